@@ -1,0 +1,7 @@
+"""`python -m eploop`: see `eploop.launch.main`."""
+import sys
+
+from eploop.launch import main
+
+if __name__ == "__main__":
+    sys.exit(main())

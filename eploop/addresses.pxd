@@ -1,0 +1,16 @@
+# Socket addresses as the kernel writes them, and as Python shows them.
+
+from eploop.syscalls.sock cimport sockaddr, sockaddr_storage, socklen_t
+
+cdef enum:
+    ADDRESS_BYTES = 28      # sockaddr_in6; longer ones (unix) are not kept raw
+
+
+cdef struct RawAddress:
+    unsigned char size      # 0: none
+    char data[ADDRESS_BYTES]
+
+
+cdef void keep(RawAddress *raw, const sockaddr_storage *address, socklen_t size) noexcept
+cdef object to_python(const sockaddr *address, socklen_t size)
+cdef object raw_to_python(const RawAddress *raw)

@@ -1,0 +1,68 @@
+# What the ready queue holds: objects with one virtual method, `run`.
+
+from cpython.object cimport PyObject
+
+cdef extern from "Python.h":
+    object copy_context "PyContext_CopyCurrent"()
+    int enter_context "PyContext_Enter"(object context) except -1
+    int exit_context "PyContext_Exit"(object context) except -1
+    object PyObject_CallOneArg(object callable, object arg)
+    object PyObject_CallNoArgs(object callable)
+    PyObject *PyObject_Vectorcall(
+        PyObject *callable, PyObject *const *args, size_t count, PyObject *names)
+
+
+cdef class Runnable:
+    """Something that can stand in the ready queue."""
+    cdef:
+        readonly bint _cancelled
+    cdef int run(self) except -1
+    cdef int report(self, object exc) except -1    # `run` raised `exc`
+
+
+cdef class Handle(Runnable):
+    """A scheduled callback: asyncio.Handle."""
+    cdef:
+        # What to call; None once cancelled.
+        readonly object _callback
+        readonly tuple _args
+        readonly object _context
+        # Who scheduled it.
+        readonly object _loop
+        list _debug_notes       # debug mode: [source traceback, repr from before cancel]
+        object __weakref__
+    cdef int _cancel(self) except -1
+    cdef int note_source(self) except -1
+
+
+cdef class ThreadsafeHandle(Handle):
+    """A callback posted from any thread; `_next` links the posted ones."""
+    cdef:
+        PyObject *_next
+
+
+cdef inline Handle new_handle(object callback, tuple args, object loop, object context):
+    cdef Handle handle = Handle.__new__(Handle)
+    handle._callback = callback
+    handle._args = args
+    handle._loop = loop
+    handle._context = context
+    return handle
+
+
+cdef inline object call_in(object context, object callable):
+    """Call `callable()` inside `context`."""
+    enter_context(context)
+    try:
+        return PyObject_CallNoArgs(callable)
+    finally:
+        exit_context(context)
+
+
+cdef inline object call_in_with(object context, object callable, object arg):
+    """Call `callable(arg)` inside `context`."""
+    enter_context(context)
+    try:
+        return PyObject_CallOneArg(callable, arg)
+    finally:
+        exit_context(context)

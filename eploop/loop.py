@@ -1,0 +1,129 @@
+"""The roof: asyncio.BaseEventLoop's hooks over the compiled core, one line each."""
+
+import asyncio
+from asyncio import sslproto
+
+from eploop import serve, sockops, unix
+from eploop.core import LoopCore
+from eploop.options import check_busy_poll, resolve_mode
+from eploop.signals import Signals
+from eploop.statistics import Statistics
+from eploop.transports.stream import make_stream_transport
+
+
+class Loop(LoopCore, asyncio.BaseEventLoop):
+    """An asyncio event loop over epoll.
+
+    Args:
+        mode: "edge", "oneshot" or "level": how connections are registered with epoll. None: the
+            environment variable EPLOOP_MODE decides, and without it "edge".
+        busy_poll_us: Microseconds to spin before blocking. Lower latency for a whole processor.
+        precise_timers: Do not round waits up to a 50 microsecond grid. Timers that lie close
+            together then cost a wake-up each.
+
+    Raises:
+        ValueError: An unknown mode, or an option out of range.
+    """
+
+    def __new__(cls, mode=None, *, busy_poll_us=0, precise_timers=False):
+        return super().__new__(cls, resolve_mode(mode),
+                               busy_poll_us=check_busy_poll(busy_poll_us),
+                               precise_timers=precise_timers)
+
+    def __init__(self, mode=None, *, busy_poll_us=0, precise_timers=False):
+        asyncio.BaseEventLoop.__init__(self)
+        self._unix_files = {}
+        self._signals = Signals(self)
+        self._set_run_hooks(self._signals)
+
+    def close(self):
+        """Close the loop, which must not run. What is queued is dropped."""
+        if self.is_running():
+            raise RuntimeError("Cannot close a running event loop")
+        if self.is_closed():
+            return
+        self._signals.close()
+        asyncio.BaseEventLoop.close(self)
+        self._close_core()
+
+    def statistics(self):
+        """A snapshot of the loop's counters: see `eploop.Statistics`."""
+        return Statistics(**self._counters())
+
+    # ---- tasks
+
+    def create_task(self, coro, **kwargs):
+        """Schedule a coroutine; keyword arguments reach the task, or the task factory."""
+        if self.get_task_factory() is None:
+            self._check_closed()
+            return asyncio.Task(coro, loop=self, **kwargs)
+        return asyncio.BaseEventLoop.create_task(self, coro, **kwargs)
+
+    # ---- connections
+
+    def _make_socket_transport(self, sock, protocol, waiter=None, *, extra=None, server=None,
+                               context=None):
+        return make_stream_transport(self, sock, protocol, waiter, extra=extra, server=server)
+
+    def _make_ssl_transport(self, rawsock, protocol, sslcontext, waiter=None, *,
+                            server_side=False, server_hostname=None, extra=None, server=None,
+                            ssl_handshake_timeout=None, ssl_shutdown_timeout=None, **options):
+        wrapped = sslproto.SSLProtocol(
+            self, protocol, sslcontext, waiter, server_side, server_hostname,
+            ssl_handshake_timeout=ssl_handshake_timeout,
+            ssl_shutdown_timeout=ssl_shutdown_timeout, **options)
+        self._make_socket_transport(rawsock, wrapped, extra=extra, server=server)
+        return wrapped._app_transport
+
+    async def create_unix_connection(self, protocol_factory, path=None, *, ssl=None, sock=None,
+                                     server_hostname=None, ssl_handshake_timeout=None,
+                                     ssl_shutdown_timeout=None):
+        """As asyncio."""
+        return await unix.create_connection(
+            self, protocol_factory, path, ssl=ssl, sock=sock, server_hostname=server_hostname,
+            ssl_handshake_timeout=ssl_handshake_timeout,
+            ssl_shutdown_timeout=ssl_shutdown_timeout)
+
+    # ---- servers
+
+    async def create_server(self, protocol_factory, host=None, port=None, *, keep_alive=None,
+                            start_serving=True, **options):
+        """As asyncio; `keep_alive` works on every Python."""
+        return await serve.create_server(
+            self, super().create_server, protocol_factory, host, port, keep_alive=keep_alive,
+            start_serving=start_serving, **options)
+
+    async def create_unix_server(self, protocol_factory, path=None, *, sock=None, backlog=100,
+                                 ssl=None, ssl_handshake_timeout=None, ssl_shutdown_timeout=None,
+                                 start_serving=True, cleanup_socket=True):
+        """As asyncio; `cleanup_socket` works on every Python."""
+        return await unix.create_server(
+            self, protocol_factory, path, sock=sock, backlog=backlog, ssl=ssl,
+            ssl_handshake_timeout=ssl_handshake_timeout,
+            ssl_shutdown_timeout=ssl_shutdown_timeout, start_serving=start_serving,
+            cleanup_socket=cleanup_socket)
+
+    def _start_serving(self, protocol_factory, sock, sslcontext=None, server=None, backlog=100,
+                       ssl_handshake_timeout=None, ssl_shutdown_timeout=None, context=None):
+        serve.start_serving(self, protocol_factory, sock, sslcontext, server, backlog,
+                            ssl_handshake_timeout, ssl_shutdown_timeout)
+
+    def _stop_serving(self, sock):
+        unix.remove_file(self, sock)
+        serve.stop_serving(self, sock)
+
+    # ---- sockets
+
+    async def sock_connect(self, sock, address):
+        """As asyncio."""
+        return await sockops.connect(self, sock, address)
+
+    # ---- signals
+
+    def add_signal_handler(self, sig, callback, *args):
+        """As asyncio."""
+        self._signals.add(sig, callback, args)
+
+    def remove_signal_handler(self, sig):
+        """As asyncio: True if there was a handler."""
+        return self._signals.remove(sig)

@@ -1,0 +1,33 @@
+# A descriptor that the user watches: add_reader, add_writer, and the waits of sock_*.
+
+from libc.stdint cimport uint32_t
+
+from eploop.handles cimport Handle, Runnable
+from eploop.poller cimport Poller, Watcher
+from eploop.ready cimport ReadyQueue
+
+
+cdef class Descriptor(Watcher):
+    """Level-triggered in every mode: user callbacks need not drain anything."""
+    cdef:
+        Poller _poller
+        ReadyQueue _ready
+        # add_reader, add_writer: called again and again; None if there is none.
+        Handle reader
+        Handle writer
+        # sock_*: woken once, in the order in which they came; None if there are none.
+        list _read_waits
+        list _write_waits
+        bint _armed             # false: a one-shot entry that fired
+    cdef bint set_reader(self, Handle handle) except -1    # true: there was one
+    cdef bint set_writer(self, Handle handle) except -1
+    cdef int await_readable(self, Runnable waiter) except -1
+    cdef int await_writable(self, Runnable waiter) except -1
+    cdef int forget(self, Runnable waiter) except -1       # it waits no more
+    cdef int _wake(self, list waits) except -1
+    cdef int _update(self) except -1
+    cdef int _apply(self, uint32_t wanted, bint again) except -1
+    cdef int _begin(self, Runnable waiter) except -1
+
+
+cdef Descriptor descriptor_at(Poller poller, ReadyQueue ready, int fd)

@@ -1,0 +1,1 @@
+# Floor 5: descriptors that carry a protocol's bytes.

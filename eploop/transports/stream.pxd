@@ -1,0 +1,58 @@
+# TCP and unix stream sockets.
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from eploop.addresses cimport RawAddress
+from eploop.buffers cimport WriteQueue
+from eploop.core cimport LoopCore
+from eploop.receivers cimport Receiver
+from eploop.transports.base cimport Transport
+
+
+cdef class StreamTransport(Transport):
+    cdef:
+        # The descriptor's owner, a socket object; None until someone asks: then we are.
+        object _socket
+        RawAddress _peer
+        RawAddress _local           # kept when the descriptor is closed
+        # Reading.
+        Receiver _receiver
+        unsigned char _readable     # there may be something to read
+        unsigned char _hung_up      # RDHUP, HUP or ERR was seen: only recv() == 0 ends reading
+        unsigned char _to_the_end   # short reads prove nothing here: read until would-block
+        unsigned char _paused
+        unsigned char _read_closed  # EOF was delivered, the sending half stays open
+        # Writing.
+        WriteQueue _queue           # None if nothing is unsent
+        object _drained             # a future that waits for an empty queue (sendfile), or None
+        uint64_t _sent_in_turn      # the turn of the last immediate send
+        unsigned char _blocked      # the kernel took less than it was given
+        unsigned char _writable     # ... and reports room now
+        unsigned char _to_flush     # stands in the loop's list of coalesced writers
+        unsigned char _eof          # write_eof was called
+        unsigned char _shut         # ... and took effect
+        # Registration.
+        unsigned char _is_unix
+        unsigned char _armed        # oneshot mode: an event may come
+    cdef int open(self, LoopCore loop, object protocol, object context, object server) except -1
+    cdef int start(self, object waiter) except -1
+    cdef bint wants_to_read(self) noexcept
+    cdef int write_bytes(self, bytes owner, const char *start, Py_ssize_t n) except -1
+    cdef uint32_t _edge_interest(self) noexcept
+    cdef uint32_t _plain_interest(self) noexcept
+    cdef int _rearm(self) except -1
+    cdef int _disarm_unwanted(self, uint32_t events) except -1
+    cdef int _read_once(self) except -1
+    cdef int _read_eof(self) except -1
+    cdef int _refuse_write(self) except -1
+    cdef int _append(self, bytes owner, const char *start, Py_ssize_t n) except -1
+    cdef int _send_or_coalesce(self) except -1
+    cdef Py_ssize_t _send_some(self, Py_ssize_t *offered) except? -1
+    cdef int _write_out(self) except -1
+    cdef int _after_write(self) except -1
+    cdef object _address(self, str name)
+    cdef object socket(self)
+
+
+cdef StreamTransport from_socket(
+    LoopCore loop, object sock, object protocol, object waiter, object extra, object server)
