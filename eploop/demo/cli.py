@@ -198,16 +198,13 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 
 def _serve(port: int, loop_name: str) -> int:
-    async def serve() -> None:
-        server = await http_server.start("127.0.0.1", port)
-        bound = server.sockets[0].getsockname()[1]
+    def say(bound_port: int) -> None:
         print(f"An asyncio HTTP server is up on {loop_name}. In another terminal, type:\n")
-        print(f"    curl http://127.0.0.1:{bound}/\n\nCtrl-C ends it.", flush=True)
-        await server.serve_forever()
+        print(f"    curl http://127.0.0.1:{bound_port}/\n\nCtrl-C ends it.", flush=True)
 
     try:
         with asyncio.Runner(loop_factory=lambda: make_loop(loop_name)) as runner:
-            runner.run(serve())
+            runner.run(http_server.serve(port, say))
     except KeyboardInterrupt:
         print()
     except OSError as exc:

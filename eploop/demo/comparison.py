@@ -21,6 +21,7 @@ TURN_MIN_S = 0.1
 # Each turn begins with so much unmeasured load: new connections, cold caches.
 WARMUP_PART = 0.2
 START_S = 20.0
+REPORT_S = 5.0
 EXIT_S = 3.0
 # Debug modes of the caller's shell would slow some loops more than others.
 UNWANTED_VARIABLES = ("PYTHONASYNCIODEBUG", "PYTHONDEVMODE")
@@ -89,7 +90,7 @@ class Server:
 
     def wait_until_ready(self) -> None:
         """Waits until the server listens."""
-        self.port = self._answer()["port"]
+        self.port = self._answer(START_S)["port"]
 
     def report(self) -> dict[str, Any]:
         """What the process has used so far.
@@ -101,14 +102,14 @@ class Server:
             self._process.stdin.write(b"\n")
         except BrokenPipeError:
             raise DemoFailed(f"{self} ended by itself") from None
-        report = self._answer()
+        report = self._answer(REPORT_S)
         if report["errors"]:
             raise DemoFailed(f"{self}: {report['errors']} unhandled errors, see above")
         return report
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self, timeout_s: float) -> dict[str, Any]:
         line = b""
-        deadline_s = time.monotonic() + START_S
+        deadline_s = time.monotonic() + timeout_s
         while not line.endswith(b"\n"):
             wait_s = max(0.0, deadline_s - time.monotonic())
             if not select.select([self._process.stdout], [], [], wait_s)[0]:

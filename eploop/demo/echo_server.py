@@ -18,11 +18,11 @@ async def start(host: str, port: int) -> asyncio.Server:
     return await asyncio.get_running_loop().create_server(Echo, host, port, backlog=1024)
 
 
-async def main() -> None:
-    """Serves on port 8007 until interrupted."""
-    server = await start("127.0.0.1", 8007)
+async def serve(port: int) -> None:
+    """Serves until cancelled."""
+    server = await start("127.0.0.1", port)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve(8007))

@@ -8,6 +8,7 @@ ambiguous is answered with an error and the connection is closed.
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import lru_cache
@@ -217,6 +218,8 @@ async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             pass
     except (ConnectionError, asyncio.IncompleteReadError):
         pass  # The client went away in the middle; nobody is left to be told.
+    except asyncio.CancelledError:
+        pass  # The program ends. asyncio before 3.12 reports a cancelled handler as an error.
     finally:
         writer.close()
 
@@ -226,11 +229,13 @@ async def start(host: str, port: int) -> asyncio.Server:
     return await asyncio.start_server(handle, host, port, backlog=1024)
 
 
-async def main() -> None:
-    """Serves on port 8080 until interrupted."""
-    server = await start("127.0.0.1", 8080)
-    await server.serve_forever()
+async def serve(port: int, on_ready: Callable[[int], None]) -> None:
+    """Serves until cancelled; says on which port it listens."""
+    server = await start("127.0.0.1", port)
+    on_ready(server.sockets[0].getsockname()[1])
+    # Not serve_forever(): from 3.12 on, when cancelled, it waits for connections kept alive.
+    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve(8080, print))

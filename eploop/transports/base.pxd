@@ -20,7 +20,7 @@ cdef class Transport(Watcher):
         unsigned char _queued       # stands in the ready queue
         unsigned char _closing
         unsigned char _made         # connection_made was called
-        unsigned char _protocol_paused
+        unsigned char _is_paused     # the protocol was told to pause writing
         dict __dict__               # so that programs may replace methods, as on asyncio's
         object __weakref__
     cdef int begin(self, LoopCore loop, object protocol, object context, object server) except -1

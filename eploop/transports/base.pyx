@@ -22,7 +22,8 @@ cdef class Transport(Watcher):
 
     @property
     def __class__(self):
-        return asyncio.Transport
+        # A subclass of asyncio.Transport, which the sendfile fallback asks for by this name.
+        return asyncio.transports._FlowControlMixin
 
     cdef int begin(self, LoopCore loop, object protocol, object context, object server) except -1:
         self._loop = loop
@@ -163,16 +164,20 @@ cdef class Transport(Watcher):
         return self.unsent_bytes()
 
     cdef int pause_protocol_if_full(self) except -1:
-        if self._protocol_paused or self.unsent_bytes() <= self._high_bytes:
+        if self._is_paused or self.unsent_bytes() <= self._high_bytes:
             return 0
-        self._protocol_paused = True
+        self._is_paused = True
         return self._call_flow("pause_writing")
 
     cdef int resume_protocol_if_drained(self) except -1:
-        if not self._protocol_paused or self.unsent_bytes() > self._low_bytes:
+        if not self._is_paused or self.unsent_bytes() > self._low_bytes:
             return 0
-        self._protocol_paused = False
+        self._is_paused = False
         return self._call_flow("resume_writing")
+
+    @property
+    def _protocol_paused(self):
+        return bool(self._is_paused)
 
     cdef int _call_flow(self, str method) except -1:
         try:

@@ -1,0 +1,1 @@
+"""Benchmarks of eploop against other asyncio event loops: `python -m bench --help`."""

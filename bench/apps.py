@@ -1,0 +1,75 @@
+"""The programs under test: ordinary asyncio servers that know nothing of the loop they run on."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+# Room for every connection of a burst; asyncio also accepts that many per turn.
+BACKLOG = 4096
+
+
+class Echo(asyncio.Protocol):
+    """Sends back what it receives."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+class BufferedEcho(asyncio.BufferedProtocol):
+    """Sends back what it receives into a buffer of its own."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self.view = memoryview(bytearray(64 * 1024))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        # A copy: the loop may keep what it cannot send at once, and the buffer is filled again.
+        self.transport.write(bytes(self.view[:nbytes]))
+
+
+class Idle(asyncio.Protocol):
+    """Does nothing with its connection and holds nothing of it."""
+
+    __slots__ = ()
+    connections = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        Idle.connections += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        Idle.connections -= 1
+
+
+async def echo_lines(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Sends back each line it reads, until the peer ends."""
+    while line := await reader.readline():
+        writer.write(line)
+        await writer.drain()
+    writer.close()
+
+
+async def _serve_protocol(
+    factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket
+) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    if sock.family == socket.AF_UNIX:
+        return await loop.create_unix_server(factory, sock=sock, backlog=BACKLOG)
+    return await loop.create_server(factory, sock=sock, backlog=BACKLOG)
+
+
+async def _serve_lines(sock: socket.socket) -> asyncio.Server:
+    return await asyncio.start_server(echo_lines, sock=sock, backlog=BACKLOG)
+
+
+APPS: dict[str, Callable[[socket.socket], Awaitable[asyncio.Server]]] = {
+    "echo": lambda sock: _serve_protocol(Echo, sock),
+    "buffered-echo": lambda sock: _serve_protocol(BufferedEcho, sock),
+    "readline": _serve_lines,
+    "idle": lambda sock: _serve_protocol(Idle, sock),
+}
