@@ -5,7 +5,9 @@ from cpython.object cimport PyObject
 from eploop.syscalls.sock cimport iovec
 
 cdef enum:
-    READ_BYTES = 65536      # one receive; 128 KiB and more would come from mmap, page by page
+    # One receive. A little more than 64 KiB, so that a message of just that size is a short read,
+    # which proves the socket drained; 128 KiB and more would come from mmap, page by page.
+    READ_BYTES = 69000
     JOIN_BYTES = 16384      # up to here copying together is cheaper than an iovec each
 
 

@@ -1,0 +1,4 @@
+"""The floors below the loop, through compiled test doors."""
+from doors.build import build
+
+build()
