@@ -29,10 +29,12 @@ cdef class Handle(Runnable):
         readonly object _context
         # Who scheduled it.
         readonly object _loop
-        list _debug_notes       # debug mode: [source traceback, repr from before cancel]
+        list _debug_notes       # debug mode: [where it was made, the callback's name once cancelled]
         object __weakref__
     cdef int _cancel(self) except -1
     cdef int note_source(self) except -1
+    cdef str _describe(self)
+    cdef list _repr_extra(self)
 
 
 cdef class ThreadsafeHandle(Handle):

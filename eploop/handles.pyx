@@ -1,8 +1,11 @@
 """What the ready queue holds: runnables, and the handles that users keep."""
 
 import asyncio
+import inspect
 import sys
+import traceback
 from asyncio import format_helpers
+from asyncio.constants import DEBUG_STACK_DEPTH
 
 cimport cython
 from cpython.object cimport PyObject
@@ -15,6 +18,11 @@ cdef extern from *:
     PyObject **tuple_items "eploop_tuple_items"(PyObject *t)
     void drop "Py_DECREF"(PyObject *o)
     void drop_if "Py_XDECREF"(PyObject *o)
+
+
+# 3.13 and newer: without it the arguments, which may be secrets, are left out.
+cdef bint FORMAT_TAKES_DEBUG = (
+    "debug" in inspect.signature(format_helpers._format_callback_source).parameters)
 
 
 cdef class Runnable:
@@ -59,9 +67,8 @@ cdef class Handle(Runnable):
         return 0
 
     cdef int report(self, object exc) except -1:
-        description = format_helpers._format_callback_source(self._callback, self._args)
         context = {
-            "message": f"Exception in callback {description}",
+            "message": f"Exception in callback {self._describe()}",
             "exception": exc,
             "handle": self,
         }
@@ -69,6 +76,13 @@ cdef class Handle(Runnable):
             context["source_traceback"] = self._source_traceback
         self._loop.call_exception_handler(context)
         return 0
+
+    cdef str _describe(self):
+        """The callback as asyncio names it: function, arguments, place."""
+        if FORMAT_TAKES_DEBUG:
+            return format_helpers._format_callback_source(
+                self._callback, self._args, debug=self._loop.get_debug())
+        return format_helpers._format_callback_source(self._callback, self._args)
 
     def _run(self):
         try:
@@ -84,9 +98,9 @@ cdef class Handle(Runnable):
     cdef int _cancel(self) except -1:
         if self._cancelled:
             return 0
-        if self._debug_notes is not None:
-            self._debug_notes[1] = repr(self)
         self._cancelled = True
+        if self._debug_notes is not None:
+            self._debug_notes[1] = self._describe()
         self._callback = None
         self._args = None
         return 0
@@ -98,23 +112,49 @@ cdef class Handle(Runnable):
         return self._context
 
     cdef int note_source(self) except -1:
-        """Debug mode: remember who scheduled this. Compiled callers have no frame of their own."""
-        self._debug_notes = [format_helpers.extract_stack(sys._getframe(0)), None]
+        """Debug mode: remember who scheduled this. Compiled callers have no frame of their own.
+
+        Only code objects and line numbers; the readable form is made when someone asks for it.
+        """
+        cdef list places = []
+        frame = sys._getframe(0)
+        while frame is not None and len(places) < DEBUG_STACK_DEPTH:
+            places.append((frame.f_code, frame.f_lineno))
+            frame = frame.f_back
+        self._debug_notes = [places, None]
         return 0
 
     @property
     def _source_traceback(self):
-        return None if self._debug_notes is None else self._debug_notes[0]
-
-    @property
-    def _repr(self):
-        return None if self._debug_notes is None else self._debug_notes[1]
+        if self._debug_notes is None:
+            return None
+        places = self._debug_notes[0]
+        if type(places) is list:
+            places.reverse()
+            self._debug_notes[0] = places = traceback.StackSummary(
+                traceback.FrameSummary(code.co_filename, line, code.co_name, lookup_line=False)
+                for code, line in places)
+        return places
 
     def _repr_info(self):
-        return asyncio.Handle._repr_info(self)
+        info = [type(self).__name__]
+        if self._cancelled:
+            info.append("cancelled")
+        info += self._repr_extra()
+        if self._callback is not None:
+            info.append(self._describe())
+        elif self._debug_notes is not None:
+            info.append(self._debug_notes[1])
+        if self._debug_notes is not None and self._source_traceback:
+            place = self._source_traceback[-1]
+            info.append(f"created at {place.filename}:{place.lineno}")
+        return info
+
+    cdef list _repr_extra(self):
+        return []
 
     def __repr__(self):
-        return asyncio.Handle.__repr__(self)
+        return f"<{' '.join(self._repr_info())}>"
 
 
 @cython.final

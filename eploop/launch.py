@@ -309,5 +309,12 @@ def _bare_module(name, doc):
 def _report(mode, statistics):
     names = [field.name for field in dataclasses.fields(statistics)]
     width = max(map(len, names))
-    lines = [f"  {name:<{width}}  {getattr(statistics, name)}\n" for name in names]
+    lines = [f"  {name:<{width}}  {_shown(getattr(statistics, name))}\n" for name in names]
     return f"eploop statistics: mode {mode}, process {os.getpid()}\n{''.join(lines)}"
+
+
+def _shown(value):
+    """A counter as it is; of a histogram over powers of two the entries that are not 0."""
+    if isinstance(value, tuple):
+        return "  ".join(f"{2**i}: {count}" for i, count in enumerate(value) if count) or "-"
+    return value

@@ -1,6 +1,7 @@
 """The roof: asyncio.BaseEventLoop's hooks over the compiled core, one line each."""
 
 import asyncio
+import sys
 from asyncio import sslproto
 
 from eploop import serve, sockops, unix
@@ -9,6 +10,9 @@ from eploop.options import check_busy_poll, resolve_mode
 from eploop.signals import Signals
 from eploop.statistics import Statistics
 from eploop.transports.stream import make_stream_transport
+
+# Programs written for an older asyncio remove the file themselves, and fail if it is gone.
+CLEANS_SOCKETS = sys.version_info >= (3, 13)
 
 
 class Loop(LoopCore, asyncio.BaseEventLoop):
@@ -56,7 +60,10 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
         """Schedule a coroutine; keyword arguments reach the task, or the task factory."""
         if self.get_task_factory() is None:
             self._check_closed()
-            return asyncio.Task(coro, loop=self, **kwargs)
+            task = asyncio.Task(coro, loop=self, **kwargs)
+            if self._debug and task._source_traceback:
+                del task._source_traceback[-1]    # this frame
+            return task
         return asyncio.BaseEventLoop.create_task(self, coro, **kwargs)
 
     # ---- connections
@@ -95,8 +102,8 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
 
     async def create_unix_server(self, protocol_factory, path=None, *, sock=None, backlog=100,
                                  ssl=None, ssl_handshake_timeout=None, ssl_shutdown_timeout=None,
-                                 start_serving=True, cleanup_socket=True):
-        """As asyncio; `cleanup_socket` works on every Python."""
+                                 start_serving=True, cleanup_socket=CLEANS_SOCKETS):
+        """As asyncio; `cleanup_socket` works on every Python, and is on where asyncio has it."""
         return await unix.create_server(
             self, protocol_factory, path, sock=sock, backlog=backlog, ssl=ssl,
             ssl_handshake_timeout=ssl_handshake_timeout,
@@ -114,9 +121,25 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
 
     # ---- sockets
 
-    async def sock_connect(self, sock, address):
+    def sock_connect(self, sock, address):
         """As asyncio."""
-        return await sockops.connect(self, sock, address)
+        return sockops.connect(self, sock, address)
+
+    def sock_accept(self, sock):
+        """As asyncio."""
+        return sockops.accept(self, sock)
+
+    def sock_recv(self, sock, nbytes):
+        """As asyncio."""
+        return sockops.recv(self, sock, nbytes)
+
+    def sock_recv_into(self, sock, buf):
+        """As asyncio."""
+        return sockops.recv_into(self, sock, buf)
+
+    def sock_sendall(self, sock, data):
+        """As asyncio."""
+        return sockops.sendall(self, sock, data)
 
     # ---- signals
 

@@ -6,15 +6,26 @@ The call is tried again by the waiting task itself, so a cancelled one has taken
 Source: CPython 3.13 asyncio.selector_events.BaseSelectorEventLoop.
 """
 
+import asyncio
 import socket as socket_module
 
 cimport cython
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN
 
+from eploop.addresses cimport to_python
+from eploop.buffers cimport READ_BYTES
 from eploop.core cimport LoopCore
-from eploop.errors cimport os_error
+from eploop.errors cimport raise_errno
 from eploop.handles cimport Runnable
 from eploop.readers cimport Descriptor, descriptor_at
 from eploop.syscalls cimport sock as sockets
+
+UNIX_RETRY_S = 0.001
+UNIX_LONGEST_RETRY_S = 0.05
 
 
 @cython.final
@@ -60,6 +71,101 @@ def check_socket(LoopCore loop, sock):
         raise ValueError("the socket must be non-blocking")
 
 
+async def recv(LoopCore loop, sock, Py_ssize_t nbytes):
+    """Up to `nbytes` bytes; b"" is the end of the stream."""
+    cdef:
+        int fd
+        Py_ssize_t n
+        bytes data
+    check_socket(loop, sock)
+    if nbytes < 0:
+        raise ValueError("negative buffersize in recv")
+    fd = sock.fileno()
+    while True:
+        if nbytes <= READ_BYTES:
+            # The shared buffer and an exact copy: no large object made to be shrunk.
+            n = sockets.recv(fd, loop.shared.read(), <size_t>nbytes)
+            if n >= 0:
+                return PyBytes_FromStringAndSize(loop.shared.read(), n)
+        else:
+            data = PyBytes_FromStringAndSize(NULL, nbytes)
+            n = sockets.recv(fd, PyBytes_AS_STRING(data), <size_t>nbytes)
+            if n >= 0:
+                return data if n == nbytes else data[:n]
+        if n != -EAGAIN:
+            raise_errno(n, "recv")
+        loop.counters.would_blocks += 1
+        await wait(loop, fd, False)
+
+
+async def recv_into(LoopCore loop, sock, buffer):
+    """Receive into a writable buffer; the number of bytes, 0 at the end of the stream."""
+    cdef:
+        int fd
+        Py_ssize_t n
+        Py_buffer view
+    check_socket(loop, sock)
+    fd = sock.fileno()
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        while True:
+            n = sockets.recv(fd, view.buf, <size_t>view.len)
+            if n >= 0:
+                return n
+            if n != -EAGAIN:
+                raise_errno(n, "recv")
+            loop.counters.would_blocks += 1
+            await wait(loop, fd, False)
+    finally:
+        PyBuffer_Release(&view)
+
+
+async def sendall(LoopCore loop, sock, data):
+    """Send all of `data`. After an error or a cancellation nobody knows how much went out."""
+    cdef:
+        int fd
+        Py_ssize_t n
+        Py_ssize_t sent = 0
+        Py_buffer view
+    check_socket(loop, sock)
+    fd = sock.fileno()
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while sent < view.len:
+            n = sockets.send(fd, <char *>view.buf + sent, <size_t>(view.len - sent))
+            if n >= 0:
+                sent += n
+            elif n == -EAGAIN:
+                loop.counters.would_blocks += 1
+                await wait(loop, fd, True)
+            else:
+                raise_errno(n, "send")
+    finally:
+        PyBuffer_Release(&view)
+
+
+async def accept(LoopCore loop, sock):
+    """(connection, address); the connection is a non-blocking socket."""
+    cdef:
+        sockets.sockaddr_storage address
+        sockets.socklen_t size
+        int fd, new
+    check_socket(loop, sock)
+    fd = sock.fileno()
+    while True:
+        size = sizeof(address)
+        new = sockets.accept(fd, <sockets.sockaddr *>&address, &size)
+        if new >= 0:
+            break
+        if new != -EAGAIN:
+            raise_errno(new, "accept4")
+        loop.counters.would_blocks += 1
+        await wait(loop, fd, False)
+    connection = socket_module.socket(sock.family, sock.type, sock.proto, fileno=new)
+    connection.setblocking(False)
+    return connection, to_python(<sockets.sockaddr *>&address, size)
+
+
 async def connect(LoopCore loop, sock, address):
     """Connect `sock`, a non-blocking socket, to `address`."""
     cdef int rc
@@ -68,6 +174,8 @@ async def connect(LoopCore loop, sock, address):
         resolved = await loop._ensure_resolved(
             address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop)
         address = resolved[0][4]
+    elif sock.family == socket_module.AF_UNIX:
+        return await connect_unix(sock, address)
     try:
         sock.connect(address)
         return
@@ -78,3 +186,14 @@ async def connect(LoopCore loop, sock, address):
     rc = sockets.pending_error(sock.fileno())
     if rc < 0:
         raise OSError(-rc, f"Connect call failed {address}")
+
+
+async def connect_unix(sock, address):
+    """connect(2): on a unix socket EAGAIN means a full backlog, which no event will report."""
+    delay = UNIX_RETRY_S
+    while True:
+        try:
+            return sock.connect(address)
+        except BlockingIOError:
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, UNIX_LONGEST_RETRY_S)

@@ -56,8 +56,8 @@ cdef class TimerHandle(Handle):
             self._heap.remove(self)
         return Handle._cancel(self)
 
-    def _repr_info(self):
-        return asyncio.TimerHandle._repr_info(self)
+    cdef list _repr_extra(self):
+        return [f"when={self.deadline}"]
 
     def __hash__(self):
         return hash(self.deadline)
