@@ -4,7 +4,7 @@ import asyncio
 import sys
 from asyncio import sslproto
 
-from eploop import serve, sockops, unix
+from eploop import sendfile, serve, sockops, unix
 from eploop.core import LoopCore
 from eploop.options import check_busy_poll, resolve_mode
 from eploop.signals import Signals
@@ -140,6 +140,24 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
     def sock_sendall(self, sock, data):
         """As asyncio."""
         return sockops.sendall(self, sock, data)
+
+    async def _sock_sendfile_native(self, sock, file, offset, count):
+        return await sendfile.to_socket(self, sock, file, offset, count)
+
+    async def _sendfile_native(self, transp, file, offset, count):
+        self._check_sendfile_params(transp.get_extra_info("socket"), file, offset, count)
+        return await sendfile.to_transport(self, transp, file, offset, count)
+
+    async def _sendfile_fallback(self, transp, file, offset, count):
+        # asyncio's leaves the file where it is when the offset is 0.
+        if hasattr(file, "seek"):
+            file.seek(offset)
+        return await super()._sendfile_fallback(transp, file, offset, count)
+
+    async def _sock_sendfile_fallback(self, sock, file, offset, count):
+        if hasattr(file, "seek"):
+            file.seek(offset)
+        return await super()._sock_sendfile_fallback(sock, file, offset, count)
 
     # ---- signals
 

@@ -2,6 +2,7 @@
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from posix.types cimport off_t
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -33,6 +34,9 @@ cdef extern from "<sys/socket.h>" nogil:
     int c_connect "connect"(int fd, const sockaddr *addr, socklen_t addrlen)
     int c_setsockopt "setsockopt"(int fd, int level, int name, const void *value, socklen_t n)
     int c_getsockopt "getsockopt"(int fd, int level, int name, void *value, socklen_t *n)
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t c_sendfile "sendfile"(int out, int file, off_t *offset, size_t n)
 
 cdef extern from "<netinet/in.h>" nogil:
     struct in_addr:
@@ -87,6 +91,17 @@ cdef inline ssize_t send_vector(int fd, iovec *parts, size_t count) noexcept nog
     msg = msghdr(NULL, 0, parts, count)
     while True:
         r = c_sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL)
+        if r >= 0:
+            return r
+        if errno != EINTR:
+            return -errno
+
+
+cdef inline ssize_t send_file(int fd, int file, off_t offset, size_t n) noexcept nogil:
+    """sendfile(2): the file's own position is not used and not moved."""
+    cdef ssize_t r
+    while True:
+        r = c_sendfile(fd, file, &offset, n)
         if r >= 0:
             return r
         if errno != EINTR:

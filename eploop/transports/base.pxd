@@ -6,7 +6,7 @@ from eploop.poller cimport Watcher
 
 cdef class Transport(Watcher):
     cdef:
-        LoopCore _loop
+        readonly LoopCore _loop
         object _protocol
         object _context             # one for the whole connection; its protocol runs there
         object _server              # that accepted it, or None

@@ -24,7 +24,8 @@ cdef class StreamTransport(Transport):
         unsigned char _read_closed  # EOF was delivered, the sending half stays open
         # Writing.
         WriteQueue _queue           # None if nothing is unsent
-        object _drained             # a future that waits for an empty queue (sendfile), or None
+        unsigned char _lent         # sendfile writes to the descriptor; write() must not
+        object _room                # a future that waits until the kernel has room, or None
         uint64_t _sent_in_turn      # the turn of the last immediate send
         unsigned char _blocked      # the kernel took less than it was given
         unsigned char _writable     # ... and reports room now
@@ -50,6 +51,11 @@ cdef class StreamTransport(Transport):
     cdef Py_ssize_t _send_some(self, Py_ssize_t *offered) except? -1
     cdef int _write_out(self) except -1
     cdef int _after_write(self) except -1
+    cdef int lend(self) except -1                           # to sendfile
+    cdef int take_back(self) except -1
+    cdef object until_room(self)                            # a future: queue empty, kernel ready
+    cdef int would_block(self) except -1                    # the borrower's write was refused
+    cdef int _report_room(self) except -1
     cdef object _address(self, str name)
     cdef object socket(self)
 

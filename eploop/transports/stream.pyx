@@ -91,7 +91,7 @@ cdef class StreamTransport(Transport):
     """A TCP or unix stream connection: asyncio.Transport."""
 
     _start_tls_compatible = True
-    _sendfile_compatible = asyncio.constants._SendfileMode.FALLBACK
+    _sendfile_compatible = asyncio.constants._SendfileMode.TRY_NATIVE
 
     cdef int open(self, LoopCore loop, object protocol, object context, object server) except -1:
         """Register; raises without having changed anything."""
@@ -313,7 +313,7 @@ cdef class StreamTransport(Transport):
     cdef int write_bytes(self, bytes owner, const char *start, Py_ssize_t n) except -1:
         """Send `n` bytes. Without an owner that keeps them, what is not sent is copied."""
         cdef Py_ssize_t sent
-        if self._eof or self._lost or self._drained is not None or n == 0:
+        if self._eof or self._lost or self._lent or n == 0:
             return 0 if n == 0 and not self._eof else self._refuse_write()
         if self._queue is None and self._sent_in_turn != self._loop.turn():
             self._sent_in_turn = self._loop.turn()
@@ -338,7 +338,7 @@ cdef class StreamTransport(Transport):
     cdef int _refuse_write(self) except -1:
         if self._eof:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self._drained is not None:
+        if self._lent:
             raise RuntimeError("unable to write; sendfile is in progress")
         self._note_lost_write()
         return 0
@@ -372,7 +372,7 @@ cdef class StreamTransport(Transport):
                 raise TypeError("data argument must be a bytes-like object, "
                                 f"not {type(data).__name__!r}")
             parts.append(immutable(data))
-        if self._eof or self._lost or self._drained is not None:
+        if self._eof or self._lost or self._lent:
             self._refuse_write()
             return
         for part in parts:
@@ -430,9 +430,7 @@ cdef class StreamTransport(Transport):
         self.resume_protocol_if_drained()    # which may write again
         if self._queue is not None or self._lost:
             return 0
-        if self._drained is not None:
-            self._drained.set_result(None)
-            self._drained = None
+        self._report_room()
         if self._closing:
             return self.finish(None)
         if self._eof and not self._shut:
@@ -447,6 +445,8 @@ cdef class StreamTransport(Transport):
     cdef int drop_unsent(self) except -1:
         self._queue = None
         self._blocked = False
+        if self._room is not None and not self._room.done():
+            self._room.set_exception(ConnectionError("Connection is closed by peer"))
         return 0
 
     def write_eof(self):
@@ -461,6 +461,39 @@ cdef class StreamTransport(Transport):
 
     def can_write_eof(self):
         return True
+
+    # ---- lending the descriptor to sendfile
+
+    cdef int lend(self) except -1:
+        if self._lent:
+            raise RuntimeError("sendfile is in progress already")
+        self._lent = True
+        return 0
+
+    cdef int take_back(self) except -1:
+        self._lent = False
+        self._room = None
+        return 0
+
+    cdef object until_room(self):
+        self._room = self._loop.create_future()
+        if self._lost or self.fd < 0:
+            self._room.set_exception(ConnectionError("Connection is closed by peer"))
+        elif self._queue is None and not self._blocked:
+            self._room.set_result(None)
+        elif not self._blocked:
+            self.flush()
+        return self._room
+
+    cdef int would_block(self) except -1:
+        self._loop.counters.would_blocks += 1
+        self._blocked = True
+        return self._rearm()
+
+    cdef int _report_room(self) except -1:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        return 0
 
     # ---- the end
 
