@@ -4,7 +4,7 @@ import asyncio
 import sys
 from asyncio import sslproto
 
-from eploop import sendfile, serve, sockops, unix
+from eploop import names, older, sendfile, serve, sockops, unix
 from eploop.core import LoopCore
 from eploop.options import check_busy_poll, resolve_mode
 from eploop.signals import Signals
@@ -91,6 +91,20 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
             ssl_handshake_timeout=ssl_handshake_timeout,
             ssl_shutdown_timeout=ssl_shutdown_timeout)
 
+    if sys.version_info < (3, 12):
+
+        async def create_connection(self, *args, all_errors=False, **options):
+            """As the newest asyncio."""
+            return await older.create_connection(
+                super().create_connection, all_errors, args, options)
+
+        async def _connect_sock(self, exceptions, *args):
+            return await older.connect_sock(super()._connect_sock, exceptions, *args)
+
+        async def shutdown_default_executor(self, timeout=None):
+            """As the newest asyncio."""
+            await older.shutdown_default_executor(self, timeout)
+
     # ---- servers
 
     async def create_server(self, protocol_factory, host=None, port=None, *, keep_alive=None,
@@ -118,6 +132,17 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
     def _stop_serving(self, sock):
         unix.remove_file(self, sock)
         serve.stop_serving(self, sock)
+
+    # ---- names
+
+    async def getaddrinfo(self, host, port, *, family=0, type=0, proto=0, flags=0):
+        """As asyncio; addresses are answered without a thread."""
+        return await names.getaddrinfo(super().getaddrinfo, host, port, family=family, type=type,
+                                       proto=proto, flags=flags)
+
+    async def getnameinfo(self, sockaddr, flags=0):
+        """As asyncio; purely numeric answers are given without a thread."""
+        return await names.getnameinfo(super().getnameinfo, sockaddr, flags)
 
     # ---- sockets
 

@@ -1,0 +1,57 @@
+"""What newer Pythons' asyncio offers, for the older ones: Python 3.11.
+
+Source: CPython 3.12 asyncio.base_events.BaseEventLoop.
+"""
+
+import asyncio
+import contextvars
+import threading
+import warnings
+
+# The errors of all the addresses that one create_connection(all_errors=True) tried.
+_all_errors = contextvars.ContextVar("eploop_all_errors")
+
+
+async def create_connection(stock_create_connection, all_errors, args, options):
+    """asyncio's create_connection, raising an ExceptionGroup of every error if `all_errors`."""
+    if not all_errors:
+        return await stock_create_connection(*args, **options)
+    found = []
+    token = _all_errors.set(found)
+    try:
+        return await stock_create_connection(*args, **options)
+    except OSError as exc:
+        raise ExceptionGroup("create_connection failed", found or [exc]) from None
+    finally:
+        _all_errors.reset(token)
+
+
+async def connect_sock(stock_connect_sock, errors, *args):
+    """asyncio's _connect_sock; what it adds to `errors` is kept for the group."""
+    try:
+        return await stock_connect_sock(errors, *args)
+    except OSError as exc:
+        found = _all_errors.get(None)
+        if found is not None:
+            found.append(exc)
+        raise
+
+
+async def shutdown_default_executor(loop, timeout):
+    """Join the executor's threads, for `timeout` seconds at most if it is given."""
+    loop._executor_shutdown_called = True
+    if loop._default_executor is None:
+        return
+    joined = loop.create_future()
+    thread = threading.Thread(target=loop._do_shutdown, args=(joined,))
+    thread.start()
+    try:
+        async with asyncio.timeout(timeout):
+            await joined
+    except TimeoutError:
+        warnings.warn(
+            f"The executor did not finish joining its threads within {timeout} seconds.",
+            RuntimeWarning, stacklevel=3)
+        loop._default_executor.shutdown(wait=False)
+    else:
+        thread.join()
