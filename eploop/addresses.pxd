@@ -14,3 +14,5 @@ cdef struct RawAddress:
 cdef void keep(RawAddress *raw, const sockaddr_storage *address, socklen_t size) noexcept
 cdef object to_python(const sockaddr *address, socklen_t size)
 cdef object raw_to_python(const RawAddress *raw)
+# The size, or 0: whoever asks leaves it to the socket module. `raw` is then undefined.
+cdef socklen_t from_python(int family, object address, sockaddr_storage *raw) except? 0

@@ -6,6 +6,8 @@ cdef extern from "Python.h":
     object copy_context "PyContext_CopyCurrent"()
     int enter_context "PyContext_Enter"(object context) except -1
     int exit_context "PyContext_Exit"(object context) except -1
+    int try_enter_context "PyContext_Enter"(object context) noexcept    # -1: an exception is set
+    void PyErr_Clear()
     object PyObject_CallOneArg(object callable, object arg)
     object PyObject_CallNoArgs(object callable)
     PyObject *PyObject_Vectorcall(
@@ -68,3 +70,14 @@ cdef inline object call_in_with(object context, object callable, object arg):
         return PyObject_CallOneArg(callable, arg)
     finally:
         exit_context(context)
+
+
+cdef inline object call_inside(object context, object callable):
+    """As `call_in`, also from inside `context`, which cannot be entered twice."""
+    if try_enter_context(context) == 0:
+        try:
+            return PyObject_CallNoArgs(callable)
+        finally:
+            exit_context(context)
+    PyErr_Clear()
+    return PyObject_CallNoArgs(callable)

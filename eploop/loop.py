@@ -4,11 +4,13 @@ import asyncio
 import sys
 from asyncio import sslproto
 
-from eploop import names, older, sendfile, serve, sockops, unix
+from eploop import names, older, process, sendfile, serve, sockops, unix
 from eploop.core import LoopCore
 from eploop.options import check_busy_poll, resolve_mode
 from eploop.signals import Signals
 from eploop.statistics import Statistics
+from eploop.transports.datagram import make_datagram_transport
+from eploop.transports.pipe import make_read_pipe_transport, make_write_pipe_transport
 from eploop.transports.stream import make_stream_transport
 
 # Programs written for an older asyncio remove the file themselves, and fail if it is gone.
@@ -183,6 +185,24 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
         if hasattr(file, "seek"):
             file.seek(offset)
         return await super()._sock_sendfile_fallback(sock, file, offset, count)
+
+    # ---- datagrams
+
+    def _make_datagram_transport(self, sock, protocol, address=None, waiter=None, extra=None):
+        return make_datagram_transport(self, sock, protocol, address, waiter, extra)
+
+    # ---- pipes and processes
+
+    def _make_read_pipe_transport(self, pipe, protocol, waiter=None, extra=None):
+        return make_read_pipe_transport(self, pipe, protocol, waiter, extra)
+
+    def _make_write_pipe_transport(self, pipe, protocol, waiter=None, extra=None):
+        return make_write_pipe_transport(self, pipe, protocol, waiter, extra)
+
+    async def _make_subprocess_transport(self, protocol, args, shell, stdin, stdout, stderr,
+                                         bufsize, extra=None, **options):
+        return await process.start(self, protocol, args, shell, stdin, stdout, stderr, bufsize,
+                                   extra, options)
 
     # ---- signals
 

@@ -164,3 +164,43 @@ cdef inline int queued_connections(int fd) noexcept nogil:
     if c_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0:
         return -errno
     return <int>info.tcpi_unacked
+
+
+# ---- datagrams and numeric hosts
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t c_recvfrom "recvfrom"(
+        int fd, void *buf, size_t n, int flags, sockaddr *addr, socklen_t *addrlen)
+    ssize_t c_sendto "sendto"(
+        int fd, const void *buf, size_t n, int flags, const sockaddr *addr, socklen_t addrlen)
+
+cdef extern from "<arpa/inet.h>" nogil:
+    uint16_t htons(uint16_t value)
+    uint32_t htonl(uint32_t value)
+    int inet_pton(int family, const char *text, void *packed)    # 1: understood
+
+
+cdef inline ssize_t recvfrom(int fd, void *buf, size_t n, sockaddr *addr,
+                             socklen_t *addrlen) noexcept nogil:
+    """Sets `addrlen`, which says how long `addr` may be, to 0 if the sender has no address."""
+    cdef:
+        ssize_t r
+        socklen_t room = addrlen[0]
+    while True:
+        addrlen[0] = room
+        r = c_recvfrom(fd, buf, n, MSG_DONTWAIT, addr, addrlen)
+        if r >= 0:
+            return r
+        if errno != EINTR:
+            return -errno
+
+
+cdef inline ssize_t sendto(int fd, const void *buf, size_t n, const sockaddr *addr,
+                           socklen_t addrlen) noexcept nogil:
+    cdef ssize_t r
+    while True:
+        r = c_sendto(fd, buf, n, MSG_DONTWAIT | MSG_NOSIGNAL, addr, addrlen)
+        if r >= 0:
+            return r
+        if errno != EINTR:
+            return -errno

@@ -10,7 +10,7 @@ from asyncio.constants import LOG_THRESHOLD_FOR_CONNLOST_WRITES
 from asyncio.log import logger
 
 from eploop.core cimport LoopCore
-from eploop.handles cimport call_in, call_in_with
+from eploop.handles cimport call_in_with, call_inside
 from eploop.poller cimport Watcher
 
 cdef enum:
@@ -181,7 +181,8 @@ cdef class Transport(Watcher):
 
     cdef int _call_flow(self, str method) except -1:
         try:
-            getattr(self._protocol, method)()
+            # write() may be called from anywhere, and from the protocol's own callbacks.
+            call_inside(self._context, getattr(self._protocol, method))
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as exc:
