@@ -1,0 +1,1 @@
+"""What the ecosystem tests and `load.py` share: servers as child processes, and clients."""

@@ -1,0 +1,1 @@
+"""What the tests share: the loops under test, guards, protocols and sockets."""

@@ -1,0 +1,74 @@
+"""Contexts for the TLS tests, and a far end that speaks TLS without any loop."""
+import asyncio
+import ssl
+from pathlib import Path
+
+from support.net import Peer
+from support.waiting import POLL_S
+
+CERTS = Path(__file__).parent.parent / "certs"
+
+
+def server_context(name="server", *, client_certificates=False):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTS / f"{name}.pem", CERTS / f"{name}.key")
+    if client_certificates:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(CERTS / "ca.pem")
+    return context
+
+
+def client_context(*, certificate=None):
+    context = ssl.create_default_context(cafile=CERTS / "ca.pem")
+    if certificate is not None:
+        context.load_cert_chain(CERTS / f"{certificate}.pem", CERTS / f"{certificate}.key")
+    return context
+
+
+class TLSPeer(Peer):
+    """A far end that does its part of TLS over a non-blocking socket."""
+
+    def __init__(self, sock, context, *, server_side=False, server_hostname=None):
+        super().__init__(sock)
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(
+            self.incoming, self.outgoing, server_side=server_side, server_hostname=server_hostname
+        )
+        self.eof = False
+
+    async def handshake(self):
+        await self._do(self.tls.do_handshake)
+
+    async def unwrap(self):
+        await self._do(self.tls.unwrap)
+
+    async def send(self, data):
+        view = memoryview(data)
+        while view:
+            view = view[await self._do(self.tls.write, view[:65536]):]
+
+    async def recv(self, size=65536):
+        try:
+            return await self._do(self.tls.read, size)
+        except ssl.SSLZeroReturnError:
+            return b""
+
+    async def _do(self, function, *args):
+        while True:
+            try:
+                result = function(*args)
+            except ssl.SSLWantReadError:
+                await self._flush()
+                data = await super().recv()
+                self.incoming.write(data) if data else self.incoming.write_eof()
+            except BaseException:
+                await self._flush()     # the alert
+                raise
+            else:
+                await self._flush()
+                return result
+
+    async def _flush(self):
+        while self.outgoing.pending:
+            await super().send(self.outgoing.read())
+            await asyncio.sleep(POLL_S)
