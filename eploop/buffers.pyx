@@ -1,4 +1,4 @@
-"""Where bytes lie on their way: the loop's shared buffers, and the queue of what is not sent yet."""
+"""Where bytes lie on their way: the loop's shared buffers, and the queue of what is unsent."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -41,6 +41,7 @@ cdef class LoopCore:
         object _run_hooks           # entered and left around run_forever; None if none
         # When to poll.
         int64_t _polled_ns
+        int64_t _let_in_ns          # when other threads could run last
         int64_t _turn_began_ns
         Py_ssize_t _callbacks_since_poll
         # Options.
@@ -49,6 +50,7 @@ cdef class LoopCore:
     cdef int defer(self, Runnable job) except -1           # runs in the next turn
     cdef int flush_later(self, Watcher watcher) except -1  # flush() when this turn's callbacks end
     cdef uint64_t turn(self) noexcept                      # number of the current turn
+    cdef bint is_turning(self) noexcept                    # false while nobody runs the loop
     cdef Handle schedule(self, object callback, tuple args, object context)
     cdef TimerHandle _call_at(self, double deadline, object callback, tuple args, object context,
                               str method)

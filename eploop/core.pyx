@@ -10,7 +10,6 @@ import asyncio
 import inspect
 import sys
 
-cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.limits cimport INT_MAX
 from libc.math cimport isnan
@@ -39,6 +38,9 @@ cdef enum:
     POLL_GAP_NS = 50000
     # Waits are rounded up to this grid, so that near deadlines share one wake-up.
     GRID_NS = 50000
+    # Twice sys.getswitchinterval(): a thread that waits that long for the GIL asks for it, and is
+    # handed it; one that is woken before it could ask may come too late again and again.
+    SWITCH_NS = 10000000
 
 cdef int64_t NO_LIMIT_NS = -1
 cdef int64_t LONGEST_WAIT_NS = 24 * 3600 * <int64_t>1000000000
@@ -151,6 +153,9 @@ cdef class LoopCore:
     cdef uint64_t turn(self) noexcept:
         return self.counters.turns
 
+    cdef bint is_turning(self) noexcept:
+        return self._thread != 0
+
     def time(self):
         """Seconds of CLOCK_MONOTONIC, read at each call; the same clock as time.monotonic()."""
         return clock.monotonic_ns() * NS
@@ -165,14 +170,19 @@ cdef class LoopCore:
         if self.ready.size == 0 and not self._stopping and not self._unflushed:
             self._block(now_ns)
             now_ns = clock.monotonic_ns()
-            self._polled_ns = now_ns
+            self._polled_ns = self._let_in_ns = now_ns
             self._callbacks_since_poll = 0
         elif (self._callbacks_since_poll >= POLL_CALLBACKS or self._stopping
                 or now_ns - self._polled_ns >= POLL_GAP_NS):
             self.poller.poll()
             self._polled_ns = now_ns
             self._callbacks_since_poll = 0
-        # A loop that runs only compiled callbacks never reaches the interpreter's own check.
+            if now_ns - self._let_in_ns >= SWITCH_NS:
+                self._let_in_ns = now_ns
+                # As below, for threads that wait for the GIL, or for all others to stop.
+                with nogil:
+                    pass
+        # A loop that runs only compiled callbacks never reaches the interpreter's own checks.
         PyErr_CheckSignals()
         self._turn_began_ns = now_ns
         self.counters.turns += 1

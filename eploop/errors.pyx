@@ -10,5 +10,10 @@ cdef object os_error(long rc, str call):
     return error
 
 
+def os_error_saying(code, message):
+    """An OSError with asyncio's own words, where programs may look at them."""
+    return OSError(code, message)
+
+
 cdef int raise_errno(long rc, str call) except -1:
     raise os_error(rc, call)

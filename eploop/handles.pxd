@@ -31,7 +31,7 @@ cdef class Handle(Runnable):
         readonly object _context
         # Who scheduled it.
         readonly object _loop
-        list _debug_notes       # debug mode: [where it was made, the callback's name once cancelled]
+        list _debug_notes       # debug mode: [where it was made, the callback's name if cancelled]
         object __weakref__
     cdef int _cancel(self) except -1
     cdef int note_source(self) except -1

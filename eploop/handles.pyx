@@ -34,7 +34,6 @@ cdef class Runnable:
         raise exc
 
 
-@cython.freelist(128)
 cdef class Handle(Runnable):
     """A callback in the ready queue, as asyncio.Handle.
 
@@ -146,7 +145,7 @@ cdef class Handle(Runnable):
         elif self._debug_notes is not None:
             info.append(self._debug_notes[1])
         if self._debug_notes is not None and self._source_traceback:
-            place = self._source_traceback[-1]
+            *_, place = self._source_traceback
             info.append(f"created at {place.filename}:{place.lineno}")
         return info
 

@@ -1,10 +1,11 @@
 """The roof: asyncio.BaseEventLoop's hooks over the compiled core, one line each."""
 
 import asyncio
+import functools
 import sys
-from asyncio import sslproto
 
-from eploop import names, older, process, sendfile, serve, sockops, unix
+from eploop import names, older, process, sendfile, serve, sockops, tls, unix
+from eploop.connect import OwnSocketFactory
 from eploop.core import LoopCore
 from eploop.options import check_busy_poll, resolve_mode
 from eploop.signals import Signals
@@ -77,12 +78,35 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
     def _make_ssl_transport(self, rawsock, protocol, sslcontext, waiter=None, *,
                             server_side=False, server_hostname=None, extra=None, server=None,
                             ssl_handshake_timeout=None, ssl_shutdown_timeout=None, **options):
-        wrapped = sslproto.SSLProtocol(
+        wrapped = tls.TLSProtocol(
             self, protocol, sslcontext, waiter, server_side, server_hostname,
             ssl_handshake_timeout=ssl_handshake_timeout,
             ssl_shutdown_timeout=ssl_shutdown_timeout, **options)
         self._make_socket_transport(rawsock, wrapped, extra=extra, server=server)
         return wrapped._app_transport
+
+    async def create_connection(self, protocol_factory, *args, sock=None, **options):
+        """As the newest asyncio."""
+        if sock is None:
+            protocol_factory = OwnSocketFactory(protocol_factory)
+        connect = super().create_connection
+        if sys.version_info < (3, 12):
+            connect = functools.partial(older.create_connection, connect)
+        return await connect(protocol_factory, *args, sock=sock, **options)
+
+    async def _create_connection_transport(self, sock, protocol_factory, *args, **options):
+        if isinstance(protocol_factory, OwnSocketFactory):
+            protocol_factory.begin(sock)
+        return await super()._create_connection_transport(sock, protocol_factory, *args, **options)
+
+    async def start_tls(self, transport, protocol, sslcontext, *, server_side=False,
+                        server_hostname=None, ssl_handshake_timeout=None,
+                        ssl_shutdown_timeout=None):
+        """As asyncio; bytes that a StreamReader has read ahead go into the handshake."""
+        return await tls.start_tls(
+            self, transport, protocol, sslcontext, server_side=server_side,
+            server_hostname=server_hostname, handshake_timeout=ssl_handshake_timeout,
+            shutdown_timeout=ssl_shutdown_timeout)
 
     async def create_unix_connection(self, protocol_factory, path=None, *, ssl=None, sock=None,
                                      server_hostname=None, ssl_handshake_timeout=None,
@@ -94,11 +118,6 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
             ssl_shutdown_timeout=ssl_shutdown_timeout)
 
     if sys.version_info < (3, 12):
-
-        async def create_connection(self, *args, all_errors=False, **options):
-            """As the newest asyncio."""
-            return await older.create_connection(
-                super().create_connection, all_errors, args, options)
 
         async def _connect_sock(self, exceptions, *args):
             return await older.connect_sock(super()._connect_sock, exceptions, *args)
@@ -163,6 +182,18 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
     def sock_recv_into(self, sock, buf):
         """As asyncio."""
         return sockops.recv_into(self, sock, buf)
+
+    def sock_recvfrom(self, sock, bufsize):
+        """As asyncio."""
+        return sockops.recvfrom(self, sock, bufsize)
+
+    def sock_recvfrom_into(self, sock, buf, nbytes=0):
+        """As asyncio."""
+        return sockops.recvfrom_into(self, sock, buf, nbytes)
+
+    def sock_sendto(self, sock, data, address):
+        """As asyncio; a host name is looked up without blocking."""
+        return sockops.sendto(self, sock, data, address)
 
     def sock_sendall(self, sock, data):
         """As asyncio."""

@@ -12,7 +12,7 @@ import warnings
 _all_errors = contextvars.ContextVar("eploop_all_errors")
 
 
-async def create_connection(stock_create_connection, all_errors, args, options):
+async def create_connection(stock_create_connection, *args, all_errors=False, **options):
     """asyncio's create_connection, raising an ExceptionGroup of every error if `all_errors`."""
     if not all_errors:
         return await stock_create_connection(*args, **options)

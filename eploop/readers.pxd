@@ -8,7 +8,12 @@ from eploop.ready cimport ReadyQueue
 
 
 cdef class Descriptor(Watcher):
-    """Level-triggered in every mode: user callbacks need not drain anything."""
+    """Handlers are level-triggered in every mode: they need not drain anything.
+
+    Waits are edge-triggered, as each follows a call that would have blocked, and stay registered
+    from one wait to the next for as long as it is the same socket object that waits: a number that
+    was closed and used again belongs to another one.
+    """
     cdef:
         Poller _poller
         ReadyQueue _ready
@@ -18,16 +23,17 @@ cdef class Descriptor(Watcher):
         # sock_*: woken once, in the order in which they came; None if there are none.
         list _read_waits
         list _write_waits
-        bint _armed             # false: a one-shot entry that fired
+        object _owner           # weak reference to the socket that waited last, or None
     cdef bint set_reader(self, Handle handle) except -1    # true: there was one
     cdef bint set_writer(self, Handle handle) except -1
-    cdef int await_readable(self, Runnable waiter) except -1
-    cdef int await_writable(self, Runnable waiter) except -1
+    cdef int await_readable(self, Runnable waiter, object sock) except -1
+    cdef int await_writable(self, Runnable waiter, object sock) except -1
     cdef int forget(self, Runnable waiter) except -1       # it waits no more
     cdef int _wake(self, list waits) except -1
-    cdef int _update(self) except -1
-    cdef int _apply(self, uint32_t wanted, bint again) except -1
-    cdef int _begin(self, Runnable waiter) except -1
+    cdef int _update(self, bint again) except -1
+    cdef int _begin(self, Runnable waiter, object sock) except -1
+    cdef bint _is_owner(self, object sock) except -1
+    cdef bint _is_ownerless(self) except -1
 
 
 cdef Descriptor descriptor_at(Poller poller, ReadyQueue ready, int fd)

@@ -1,12 +1,15 @@
 """A descriptor that the user watches: add_reader, add_writer, and the waits of sock_*."""
 
+import socket
+import weakref
+
 cimport cython
 from libc.stdint cimport uint32_t
 
 from eploop.handles cimport Handle, Runnable
 from eploop.poller cimport Poller, Watcher
 from eploop.ready cimport ReadyQueue
-from eploop.syscalls.epoll cimport EPOLLIN, EPOLLONESHOT, EPOLLOUT
+from eploop.syscalls.epoll cimport EPOLLET, EPOLLIN, EPOLLOUT
 
 
 cdef Descriptor descriptor_at(Poller poller, ReadyQueue ready, int fd):
@@ -32,22 +35,28 @@ cdef Descriptor descriptor_at(Poller poller, ReadyQueue ready, int fd):
 cdef class Descriptor(Watcher):
 
     cdef int on_io(self, uint32_t events) except -1:
-        if self.interest & EPOLLONESHOT:
-            self._armed = False
+        cdef bint expected = False
         # As selectors.EpollSelector: errors and hang-ups are both directions' business.
         if events & ~EPOLLOUT:
             if self.reader is not None:
                 self._ready.push(self.reader)
+                expected = True
             if self._read_waits is not None:
                 self._wake(self._read_waits)
                 self._read_waits = None
+                expected = True
         if events & ~EPOLLIN:
             if self.writer is not None:
                 self._ready.push(self.writer)
+                expected = True
             if self._write_waits is not None:
                 self._wake(self._write_waits)
                 self._write_waits = None
-        return self._update()
+                expected = True
+        if not expected and self._is_ownerless():
+            # The socket was closed, but a duplicate of it lives on, maybe in another process.
+            self._poller.remove(self)
+        return 0
 
     cdef int _wake(self, list waits) except -1:
         cdef Runnable waiter
@@ -55,41 +64,39 @@ cdef class Descriptor(Watcher):
             self._ready.push(waiter)
         return 0
 
-    cdef int _update(self) except -1:
-        """Tell the kernel what is wanted now, if it does not know."""
-        cdef uint32_t level = 0
-        cdef uint32_t once = 0
+    cdef int _update(self, bint again) except -1:
+        """Tell the kernel what is wanted now, if it does not know, or `again` if it may not."""
+        cdef:
+            uint32_t level = 0
+            uint32_t wanted = 0
         if self.reader is not None:
             level |= EPOLLIN
         if self.writer is not None:
             level |= EPOLLOUT
+        wanted = level
         if self._read_waits is not None:
-            once |= EPOLLIN
+            wanted |= EPOLLIN
         if self._write_waits is not None:
-            once |= EPOLLOUT
-        if level:
-            return self._apply(level | once, False)
-        if once:
-            return self._apply(once | EPOLLONESHOT, not self._armed)
-        # A fired one-shot entry is silent, and the next wait is again one epoll_ctl.
-        if self.interest and (self._armed or not self.interest & EPOLLONESHOT):
-            self._poller.remove(self)
-        return 0
-
-    cdef int _apply(self, uint32_t wanted, bint again) except -1:
-        cdef Watcher owner = self._poller.at(self.fd)
-        if owner is not self:
-            self._poller.add(self, wanted)
-        elif wanted != self.interest or again:
-            self._poller.modify(self, wanted)
-        self._armed = True
-        return 0
+            wanted |= EPOLLOUT
+        if not level and wanted:
+            # Further edges than the wanted ones wake nobody, and are not worth a call.
+            wanted |= EPOLLET | (self.interest & EPOLLIN)
+        if self._poller.at(self.fd) is not self:
+            return self._poller.add(self, wanted) if wanted else 0
+        if wanted == self.interest and not again:
+            return 0
+        if wanted:
+            return self._poller.modify(self, wanted)
+        if self.interest & EPOLLET:
+            return 0    # nobody waits now; likely somebody will
+        return self._poller.remove(self)
 
     cdef bint set_reader(self, Handle handle) except -1:
         cdef Handle old = self.reader
         self.reader = handle
         try:
-            self._update()
+            # A second handler may be for a file that took over the number of a closed one.
+            self._update(old is not None and handle is not None)
         except BaseException:
             self.reader = None
             raise
@@ -101,7 +108,7 @@ cdef class Descriptor(Watcher):
         cdef Handle old = self.writer
         self.writer = handle
         try:
-            self._update()
+            self._update(old is not None and handle is not None)
         except BaseException:
             self.writer = None
             raise
@@ -109,27 +116,38 @@ cdef class Descriptor(Watcher):
             old._cancel()
         return old is not None
 
-    cdef int await_readable(self, Runnable waiter) except -1:
+    cdef int await_readable(self, Runnable waiter, object sock) except -1:
         if self._read_waits is None:
             self._read_waits = []
         self._read_waits.append(waiter)
-        return self._begin(waiter)
+        return self._begin(waiter, sock)
 
-    cdef int await_writable(self, Runnable waiter) except -1:
+    cdef int await_writable(self, Runnable waiter, object sock) except -1:
         if self._write_waits is None:
             self._write_waits = []
         self._write_waits.append(waiter)
-        return self._begin(waiter)
+        return self._begin(waiter, sock)
 
-    cdef int _begin(self, Runnable waiter) except -1:
+    cdef int _begin(self, Runnable waiter, object sock) except -1:
         try:
-            # One MOD even if nothing changed: it looks at the descriptor again, and ENOENT tells
-            # that the socket was closed and its number names another one now.
-            self._armed = False
-            return self._update()
+            if self._is_owner(sock):
+                return self._update(False)
+            # MOD looks at the descriptor again: ENOENT tells that it names another file now.
+            self._owner = weakref.ref(sock) if isinstance(sock, socket.socket) else None
+            return self._update(True)
         except BaseException:
             self.forget(waiter)
             raise
+
+    cdef bint _is_owner(self, object sock) except -1:
+        return self._owner is not None and self._owner() is sock
+
+    cdef bint _is_ownerless(self) except -1:
+        """True if what waited here last is gone."""
+        if self._owner is None:
+            return True
+        sock = self._owner()
+        return sock is None or sock.fileno() != self.fd
 
     cdef int forget(self, Runnable waiter) except -1:
         if self._read_waits is not None and waiter in self._read_waits:

@@ -4,7 +4,7 @@ import asyncio
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 
 from eploop.buffers cimport READ_BYTES, SharedBuffers

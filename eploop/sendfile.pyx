@@ -1,7 +1,8 @@
 """sendfile: files to plain sockets and transports by the system call.
 
 In slices, so that a large file does not keep other connections waiting. What the kernel cannot
-send that way raises SendfileNotAvailableError, upon which asyncio falls back to reading and writing.
+send that way raises SendfileNotAvailableError, upon which asyncio falls back to reading and
+writing.
 
 Source: CPython 3.13 asyncio.unix_events._UnixSelectorEventLoop._sock_sendfile_native; sendfile(2).
 """
@@ -41,9 +42,10 @@ def file_extent(file, Py_ssize_t offset, count):
 cdef int check(Py_ssize_t rc, Py_ssize_t sent) except -1:
     """Raise what failed: for the first slice, that this file needs another way."""
     if rc == -errno.ENOTCONN:
-        raise ConnectionError(errno.ENOTCONN, "socket is not connected") from os_error(rc, "sendfile")
+        not_connected = ConnectionError(errno.ENOTCONN, "socket is not connected")
+        raise not_connected from os_error(rc, "sendfile")
     if sent == 0 and rc in (-errno.EINVAL, -errno.ENOSYS, -errno.EOPNOTSUPP):
-        raise SendfileNotAvailableError("os.sendfile call failed") from os_error(rc, "sendfile")
+        raise SendfileNotAvailableError("sendfile() call failed") from os_error(rc, "sendfile")
     raise os_error(rc, "sendfile")
 
 
@@ -66,7 +68,7 @@ async def to_socket(LoopCore loop, sock, file, Py_ssize_t offset, count):
                 if left:
                     await asyncio.sleep(0)
             elif n == -EAGAIN:
-                await wait(loop, fd, True)
+                await wait(loop, sock, True)
             else:
                 check(n, sent)
     finally:

@@ -27,7 +27,7 @@ from eploop.syscalls.epoll cimport EPOLLET, EPOLLIN
 cdef enum:
     DRAIN_BYTES = 4096
 
-# The loop's signals whose pipe is the process's wake-up descriptor now, or None. Python has one such
+# The loop's signals whose pipe is the process's wake-up descriptor, or None. Python has one such
 # descriptor per process.
 cdef Signals installed = None
 

@@ -16,14 +16,16 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN
 
-from eploop.addresses cimport to_python
+from eploop.addresses cimport from_python, to_python
 from eploop.buffers cimport READ_BYTES
 from eploop.core cimport LoopCore
 from eploop.errors cimport raise_errno
+from eploop.errors import os_error_saying
 from eploop.handles cimport Runnable
 from eploop.readers cimport Descriptor, descriptor_at
 from eploop.syscalls cimport sock as sockets
 
+INTERNET = (socket_module.AF_INET, socket_module.AF_INET6)
 UNIX_RETRY_S = 0.001
 UNIX_LONGEST_RETRY_S = 0.05
 
@@ -39,19 +41,20 @@ cdef class Wait(Runnable):
         return 0
 
 
-async def wait(LoopCore loop, int fd, bint writable):
-    """Wait until `fd` is readable or writable.
+async def wait(LoopCore loop, sock, bint writable):
+    """Wait until `sock` is readable or writable.
 
     Raises:
         RuntimeError: A transport owns it.
     """
-    cdef Descriptor descriptor = descriptor_at(loop.poller, loop.ready, fd)
+    cdef Descriptor descriptor = descriptor_at(loop.poller, loop.ready, sock.fileno())
     cdef Wait waiter = Wait.__new__(Wait)
+    loop.counters.would_blocks += 1
     waiter.future = loop.create_future()
     if writable:
-        descriptor.await_writable(waiter)
+        descriptor.await_writable(waiter, sock)
     else:
-        descriptor.await_readable(waiter)
+        descriptor.await_readable(waiter, sock)
     try:
         await waiter.future
     finally:
@@ -94,8 +97,7 @@ async def recv(LoopCore loop, sock, Py_ssize_t nbytes):
                 return data if n == nbytes else data[:n]
         if n != -EAGAIN:
             raise_errno(n, "recv")
-        loop.counters.would_blocks += 1
-        await wait(loop, fd, False)
+        await wait(loop, sock, False)
 
 
 async def recv_into(LoopCore loop, sock, buffer):
@@ -114,8 +116,7 @@ async def recv_into(LoopCore loop, sock, buffer):
                 return n
             if n != -EAGAIN:
                 raise_errno(n, "recv")
-            loop.counters.would_blocks += 1
-            await wait(loop, fd, False)
+            await wait(loop, sock, False)
     finally:
         PyBuffer_Release(&view)
 
@@ -136,12 +137,102 @@ async def sendall(LoopCore loop, sock, data):
             if n >= 0:
                 sent += n
             elif n == -EAGAIN:
-                loop.counters.would_blocks += 1
-                await wait(loop, fd, True)
+                await wait(loop, sock, True)
             else:
                 raise_errno(n, "send")
     finally:
         PyBuffer_Release(&view)
+
+
+async def recvfrom(LoopCore loop, sock, Py_ssize_t nbytes):
+    """(up to `nbytes` bytes of one datagram, the sender's address)."""
+    check_socket(loop, sock)
+    if nbytes < 0:
+        raise ValueError("negative buffersize in recvfrom")
+    if not has_plain_addresses(sock):
+        return await try_and_wait(loop, sock, False, sock.recvfrom, nbytes)
+    buffer = bytearray(nbytes)
+    n, address = await receive_from(loop, sock, buffer, nbytes)
+    return bytes(memoryview(buffer)[:n]), address
+
+
+async def recvfrom_into(LoopCore loop, sock, buffer, Py_ssize_t nbytes):
+    """(number of bytes, the sender's address); 0 `nbytes` stands for the size of the buffer."""
+    check_socket(loop, sock)
+    if not has_plain_addresses(sock):
+        return await try_and_wait(loop, sock, False, sock.recvfrom_into, buffer, nbytes)
+    return await receive_from(loop, sock, buffer, nbytes)
+
+
+async def receive_from(LoopCore loop, sock, buffer, Py_ssize_t nbytes):
+    cdef:
+        int fd = sock.fileno()
+        Py_ssize_t n
+        Py_buffer view
+        sockets.sockaddr_storage address
+        sockets.socklen_t size
+    if nbytes < 0:
+        raise ValueError("negative buffersize in recvfrom_into")
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        if nbytes > view.len:
+            raise ValueError("nbytes is greater than the length of the buffer")
+        while True:
+            size = sizeof(address)
+            n = sockets.recvfrom(fd, view.buf, <size_t>(nbytes or view.len),
+                                 <sockets.sockaddr *>&address, &size)
+            if n >= 0:
+                return n, to_python(<sockets.sockaddr *>&address, size)
+            if n != -EAGAIN:
+                raise_errno(n, "recvfrom")
+            await wait(loop, sock, False)
+    finally:
+        PyBuffer_Release(&view)
+
+
+async def sendto(LoopCore loop, sock, data, address):
+    """Send one datagram to `address`; the number of bytes sent."""
+    cdef:
+        int fd
+        Py_ssize_t n
+        Py_buffer view
+        sockets.sockaddr_storage raw
+        sockets.socklen_t size
+    check_socket(loop, sock)
+    size = from_python(sock.family, address, &raw)
+    if size == 0:
+        if sock.family in INTERNET and isinstance(address, (tuple, list)) and len(address) >= 2:
+            resolved = await loop._ensure_resolved(
+                address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop)
+            address = resolved[0][4]
+        return await try_and_wait(loop, sock, True, sock.sendto, data, address)
+    fd = sock.fileno()
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while True:
+            n = sockets.sendto(fd, view.buf, <size_t>view.len, <sockets.sockaddr *>&raw, size)
+            if n >= 0:
+                return n
+            if n != -EAGAIN:
+                raise_errno(n, "sendto")
+            await wait(loop, sock, True)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def has_plain_addresses(sock):
+    """True if `addresses` knows this socket's family; the socket module knows them all."""
+    return sock.family in INTERNET or sock.family == socket_module.AF_UNIX
+
+
+async def try_and_wait(LoopCore loop, sock, bint writable, call, *args):
+    """`call(*args)`, a method of `sock`, again and again until it does not block."""
+    while True:
+        try:
+            return call(*args)
+        except BlockingIOError:
+            pass
+        await wait(loop, sock, writable)
 
 
 async def accept(LoopCore loop, sock):
@@ -159,8 +250,7 @@ async def accept(LoopCore loop, sock):
             break
         if new != -EAGAIN:
             raise_errno(new, "accept4")
-        loop.counters.would_blocks += 1
-        await wait(loop, fd, False)
+        await wait(loop, sock, False)
     connection = socket_module.socket(sock.family, sock.type, sock.proto, fileno=new)
     connection.setblocking(False)
     return connection, to_python(<sockets.sockaddr *>&address, size)
@@ -170,7 +260,7 @@ async def connect(LoopCore loop, sock, address):
     """Connect `sock`, a non-blocking socket, to `address`."""
     cdef int rc
     check_socket(loop, sock)
-    if sock.family in (socket_module.AF_INET, socket_module.AF_INET6):
+    if sock.family in INTERNET:
         resolved = await loop._ensure_resolved(
             address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop)
         address = resolved[0][4]
@@ -182,10 +272,10 @@ async def connect(LoopCore loop, sock, address):
     except (BlockingIOError, InterruptedError):
         # connect(2), EINTR: the connection is being made all the same.
         pass
-    await wait(loop, sock.fileno(), True)
+    await wait(loop, sock, True)
     rc = sockets.pending_error(sock.fileno())
     if rc < 0:
-        raise OSError(-rc, f"Connect call failed {address}")
+        raise os_error_saying(-rc, f"Connect call failed {address}")
 
 
 async def connect_unix(sock, address):

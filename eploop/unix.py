@@ -3,12 +3,15 @@
 Source: CPython 3.13 asyncio.unix_events._UnixSelectorEventLoop; unix(7).
 """
 
+import contextlib
 import errno
 import os
 import socket
 import stat
 from asyncio.log import logger
 
+from eploop.connect import OwnSocketFactory
+from eploop.errors import os_error_saying
 from eploop.server import Server
 
 
@@ -41,6 +44,7 @@ async def create_connection(loop, protocol_factory, path, *, ssl, sock, server_h
         if sock is not None:
             raise ValueError("path and sock can not be specified at the same time")
         path = os.fspath(path)
+        protocol_factory = OwnSocketFactory(protocol_factory)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
@@ -100,7 +104,8 @@ def bind(path):
     except OSError as exc:
         sock.close()
         if exc.errno == errno.EADDRINUSE:
-            raise OSError(errno.EADDRINUSE, f"Address {path!r} is already in use") from None
+            message = f"Address {path!r} is already in use"
+            raise os_error_saying(errno.EADDRINUSE, message) from None
         raise
     except BaseException:
         sock.close()
@@ -118,10 +123,8 @@ def remember_file(loop, sock):
     path = sock.getsockname()
     if is_abstract(path):
         return
-    try:
+    with contextlib.suppress(FileNotFoundError):
         loop._unix_files[sock.fileno()] = (path, os.stat(path).st_ino)
-    except FileNotFoundError:
-        pass
 
 
 def remove_file(loop, sock):
@@ -133,6 +136,6 @@ def remove_file(loop, sock):
         if os.stat(path).st_ino == inode:
             os.unlink(path)
     except FileNotFoundError:
-        pass
+        return
     except OSError as exc:
         logger.error("Unable to clean up listening UNIX socket %r: %r", path, exc)

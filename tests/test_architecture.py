@@ -22,7 +22,7 @@ FLOORS = (
     ("core",),
     ("transports",),
     ("signals", "pidfd", "tls"),
-    ("process", "sockops", "server", "statistics", "names", "older"),
+    ("process", "sockops", "server", "statistics", "names", "older", "connect"),
     ("serve", "unix", "sendfile"),
     ("loop",),
     ("policy", "launch"),

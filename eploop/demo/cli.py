@@ -13,6 +13,7 @@ from eploop.demo.comparison import Line, compare
 from eploop.demo.contenders import EPLOOP_PREFIX, NAMES, make_loop, why_missing
 from eploop.demo.display import Progress, aligned
 from eploop.demo.driver import DemoFailed
+from eploop.errors import os_error_saying
 from eploop.options import resolve_mode
 
 DESCRIPTION = """\
@@ -153,7 +154,7 @@ def _make_room(descriptors: int) -> None:
     """Raises the descriptor limit, here and for the servers, as far as needed and allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < descriptors:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        raise os_error_saying(errno.EMFILE, os.strerror(errno.EMFILE))
     if soft != resource.RLIM_INFINITY and soft < descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, hard))
 

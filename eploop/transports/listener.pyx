@@ -65,7 +65,7 @@ cdef class Listener(Watcher):
             int fd
         self._queued = False
         if self._is_tcp and self.fd >= 0:
-            # Exactly as many as wait: an accept4() that finds nothing costs as much as one that does.
+            # As many as wait: an accept4() that finds nothing costs as much as one that does.
             fd = sock.queued_connections(self.fd)
             if fd > 0:
                 left = min(left, fd)

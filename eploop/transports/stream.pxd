@@ -56,6 +56,7 @@ cdef class StreamTransport(Transport):
     cdef object until_room(self)                            # a future: queue empty, kernel ready
     cdef int would_block(self) except -1                    # the borrower's write was refused
     cdef int _report_room(self) except -1
+    cdef int note_peer(self) except -1
     cdef object _address(self, str name)
     cdef object socket(self)
 

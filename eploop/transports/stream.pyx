@@ -17,16 +17,16 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 
-from eploop.addresses cimport RawAddress, keep, raw_to_python, to_python
+from eploop.addresses cimport keep, raw_to_python, to_python
 from eploop.buffers cimport JOIN_BYTES, WriteQueue, immutable
 from eploop.core cimport LoopCore
 from eploop.errors cimport os_error
 from eploop.handles cimport copy_context
 from eploop.poller cimport EDGE, LEVEL, ONESHOT
 from eploop.receivers cimport Receiver, receiver_for
-from eploop.syscalls cimport fd as descriptors, sock
+from eploop.syscalls cimport fd as descriptors, sock as syscalls
 from eploop.syscalls.epoll cimport (
     EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP,
 )
@@ -49,8 +49,11 @@ cdef StreamTransport from_socket(
     if extra is not None:
         transport._extra = dict(extra)
     if not transport._is_unix:
-        # Also for sockets made with protocol 0, where asyncio forgets it.
-        set_nodelay(sock)
+        # Also for sockets made with protocol 0, where asyncio forgets it. EOPNOTSUPP and the like:
+        # a stream that is not TCP (SCTP, MPTCP before it had the option).
+        syscalls.set_nodelay(transport.fd)
+        if extra is None or "peername" not in extra:
+            transport.note_peer()
     try:
         transport.open(loop, protocol, copy_context(), server)
     except BaseException:
@@ -72,18 +75,6 @@ def make_stream_transport(loop, sock, protocol, waiter=None, *, extra=None, serv
         OSError: The descriptor cannot be watched.
     """
     return from_socket(loop, sock, protocol, waiter, extra, server)
-
-
-cdef int set_nodelay(object sock) except -1:
-    if sock.family in (socket_module.AF_INET, socket_module.AF_INET6):
-        # EOPNOTSUPP and the like: a stream that is not TCP (SCTP, MPTCP before it had the option).
-        sock_fd_nodelay(sock.fileno())
-    return 0
-
-
-cdef inline int sock_fd_nodelay(int fd) noexcept:
-    sock.set_nodelay(fd)
-    return 0
 
 
 @cython.final
@@ -218,7 +209,7 @@ cdef class StreamTransport(Transport):
             receiver.space(&start, &room)
             if not self.wants_to_read():
                 return receiver.unused()
-            n = sock.recv(self.fd, start, <size_t>room)
+            n = syscalls.recv(self.fd, start, <size_t>room)
             if n > 0:
                 self._readable = n == room or self._hung_up or self._to_the_end
                 self._loop.counters.bytes_received += n
@@ -317,7 +308,7 @@ cdef class StreamTransport(Transport):
             return 0 if n == 0 and not self._eof else self._refuse_write()
         if self._queue is None and self._sent_in_turn != self._loop.turn():
             self._sent_in_turn = self._loop.turn()
-            sent = sock.send(self.fd, start, <size_t>n)
+            sent = syscalls.send(self.fd, start, <size_t>n)
             if sent == n:
                 self._loop.counters.bytes_sent += n
                 return 0
@@ -354,7 +345,8 @@ cdef class StreamTransport(Transport):
     cdef int _send_or_coalesce(self) except -1:
         """Something was appended: send it when the turn ends, or now if it is much."""
         if not self._blocked:
-            if self._queue.size > self._high_bytes:
+            # While no turn is under way none ends, and nothing would be sent.
+            if self._queue.size > self._high_bytes or not self._loop.is_turning():
                 self._write_out()
                 self._rearm()
             elif not self._to_flush:
@@ -393,18 +385,18 @@ cdef class StreamTransport(Transport):
     cdef Py_ssize_t _send_some(self, Py_ssize_t *offered) except? -1:
         """One system call with the head of the queue; how much it was offered, and took."""
         cdef:
-            sock.iovec parts[VECTOR_PARTS]
+            syscalls.iovec parts[VECTOR_PARTS]
             Py_ssize_t count, i
         if self._queue.count > 1 and self._queue.size <= JOIN_BYTES:
             offered[0] = self._queue.copy(self._loop.shared.join(), JOIN_BYTES)
-            return sock.send(self.fd, self._loop.shared.join(), <size_t>offered[0])
+            return syscalls.send(self.fd, self._loop.shared.join(), <size_t>offered[0])
         count = self._queue.vector(parts, VECTOR_PARTS)
         offered[0] = 0
         for i in range(count):
             offered[0] += <Py_ssize_t>parts[i].iov_len
         if count == 1:
-            return sock.send(self.fd, parts[0].iov_base, parts[0].iov_len)
-        return sock.send_vector(self.fd, parts, <size_t>count)
+            return syscalls.send(self.fd, parts[0].iov_base, parts[0].iov_len)
+        return syscalls.send_vector(self.fd, parts, <size_t>count)
 
     cdef int _write_out(self) except -1:
         """Send the queue until it is empty or the kernel has enough."""
@@ -436,7 +428,7 @@ cdef class StreamTransport(Transport):
         if self._eof and not self._shut:
             self._shut = True
             # ENOTCONN: the peer is gone, which reading reports.
-            sock.shutdown_write(self.fd)
+            syscalls.shutdown_write(self.fd)
         return 0
 
     cdef Py_ssize_t unsent_bytes(self) noexcept:
@@ -510,14 +502,14 @@ cdef class StreamTransport(Transport):
     cdef int release(self) except -1:
         cdef:
             int fd = self.fd
-            sock.sockaddr_storage address
-            sock.socklen_t size = sizeof(address)
+            syscalls.sockaddr_storage address
+            syscalls.socklen_t size = sizeof(address)
         if fd < 0:
             return 0
         if self._is_unix:
             for name in ("sockname", "peername"):
                 self.get_extra_info(name)    # remembers it; too long to be kept raw
-        elif sock.getsockname(fd, <sock.sockaddr *>&address, &size) == 0:
+        elif syscalls.getsockname(fd, <syscalls.sockaddr *>&address, &size) == 0:
             keep(&self._local, &address, size)
         self._loop.poller.remove(self)
         self.fd = -1
@@ -553,20 +545,29 @@ cdef class StreamTransport(Transport):
             self._extra[name] = self._address(name)
         return self._extra.get(name, default)
 
+    cdef int note_peer(self) except -1:
+        """Ask now: after a reset the kernel does not know any more."""
+        cdef:
+            syscalls.sockaddr_storage address
+            syscalls.socklen_t size = sizeof(address)
+        if syscalls.getpeername(self.fd, <syscalls.sockaddr *>&address, &size) == 0:
+            keep(&self._peer, &address, size)
+        return 0
+
     cdef object _address(self, str name):
         cdef:
-            sock.sockaddr_storage address
-            sock.socklen_t size = sizeof(address)
+            syscalls.sockaddr_storage address
+            syscalls.socklen_t size = sizeof(address)
             int rc
         if name == "peername" and self._peer.size:
             return raw_to_python(&self._peer)
         if self.fd < 0:
             return raw_to_python(&self._local) if name == "sockname" else None
         if name == "sockname":
-            rc = sock.getsockname(self.fd, <sock.sockaddr *>&address, &size)
+            rc = syscalls.getsockname(self.fd, <syscalls.sockaddr *>&address, &size)
         else:
-            rc = sock.getpeername(self.fd, <sock.sockaddr *>&address, &size)
-        return to_python(<sock.sockaddr *>&address, size) if rc == 0 else None
+            rc = syscalls.getpeername(self.fd, <syscalls.sockaddr *>&address, &size)
+        return to_python(<syscalls.sockaddr *>&address, size) if rc == 0 else None
 
     def __repr__(self):
         info = ["StreamTransport"]

@@ -291,7 +291,6 @@ async def test_flow_control(loop):
         await finish(transport, protocol)
 
 
-@differs_from_asyncio("it keeps a view of what it has not encrypted yet")
 async def test_bytearray_may_be_changed_after_the_write(loop):
     async with Server(loop) as server:
         transport, protocol = await server.connect()
@@ -667,9 +666,10 @@ async def test_start_tls_after_the_first_record_was_read(loop):
     """The peer's first record follows its plain text at once, and one read takes both."""
     near, far = tcp_pair()
     peer = TLSPeer(far, client_context(), server_hostname="localhost")
-    reader = asyncio.StreamReader()
-    transport, protocol = await attach(loop, near, lambda: asyncio.StreamReaderProtocol(reader))
-    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    reader, writers = asyncio.StreamReader(), []
+    await attach(loop, near, lambda: asyncio.StreamReaderProtocol(
+        reader, lambda _, writer: writers.append(writer)))
+    writer, = writers
     with pytest.raises(ssl.SSLWantReadError):
         peer.tls.do_handshake()
     far.send(b"STARTTLS\n" + peer.outgoing.read())

@@ -11,7 +11,7 @@ from timers_door import Heap
 
 
 class HeapModel(RuleBasedStateMachine):
-    """Push, pop and cancel in any order: always the earliest, equal ones first come first served."""
+    """Push, pop and cancel in any order: always the earliest, equal ones as they came."""
 
     def __init__(self):
         super().__init__()
