@@ -133,7 +133,7 @@ cdef class Descriptor(Watcher):
             if self._is_owner(sock):
                 return self._update(False)
             # MOD looks at the descriptor again: ENOENT tells that it names another file now.
-            self._owner = weakref.ref(sock) if isinstance(sock, socket.socket) else None
+            self._owner = weakref.ref(sock) if issubclass(type(sock), socket.socket) else None
             return self._update(True)
         except BaseException:
             self.forget(waiter)

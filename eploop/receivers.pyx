@@ -51,7 +51,6 @@ cdef class Receiver:
 
 
 @cython.final
-@cython.freelist(64)
 cdef class BytesReceiver(Receiver):
     """asyncio.Protocol: each read becomes one bytes object."""
     cdef:

@@ -26,6 +26,7 @@ from eploop.readers cimport Descriptor, descriptor_at
 from eploop.syscalls cimport sock as sockets
 
 INTERNET = (socket_module.AF_INET, socket_module.AF_INET6)
+PLAIN = (*INTERNET, socket_module.AF_UNIX)
 UNIX_RETRY_S = 0.001
 UNIX_LONGEST_RETRY_S = 0.05
 
@@ -150,7 +151,7 @@ async def recvfrom(LoopCore loop, sock, Py_ssize_t nbytes):
     if nbytes < 0:
         raise ValueError("negative buffersize in recvfrom")
     if not has_plain_addresses(sock):
-        return await try_and_wait(loop, sock, False, sock.recvfrom, nbytes)
+        return await try_and_wait(loop, sock, False, "recvfrom", nbytes)
     buffer = bytearray(nbytes)
     n, address = await receive_from(loop, sock, buffer, nbytes)
     return bytes(memoryview(buffer)[:n]), address
@@ -160,7 +161,7 @@ async def recvfrom_into(LoopCore loop, sock, buffer, Py_ssize_t nbytes):
     """(number of bytes, the sender's address); 0 `nbytes` stands for the size of the buffer."""
     check_socket(loop, sock)
     if not has_plain_addresses(sock):
-        return await try_and_wait(loop, sock, False, sock.recvfrom_into, buffer, nbytes)
+        return await try_and_wait(loop, sock, False, "recvfrom_into", buffer, nbytes)
     return await receive_from(loop, sock, buffer, nbytes)
 
 
@@ -199,13 +200,15 @@ async def sendto(LoopCore loop, sock, data, address):
         sockets.sockaddr_storage raw
         sockets.socklen_t size
     check_socket(loop, sock)
-    size = from_python(sock.family, address, &raw)
+    if sock.family == socket_module.AF_UNIX:
+        return await try_and_retry(sock.sendto, data, address)
+    size = from_python(sock.family, address, &raw) if has_plain_addresses(sock) else 0
     if size == 0:
         if sock.family in INTERNET and isinstance(address, (tuple, list)) and len(address) >= 2:
             resolved = await loop._ensure_resolved(
                 address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop)
             address = resolved[0][4]
-        return await try_and_wait(loop, sock, True, sock.sendto, data, address)
+        return await try_and_wait(loop, sock, True, "sendto", data, address)
     fd = sock.fileno()
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
@@ -221,15 +224,15 @@ async def sendto(LoopCore loop, sock, data, address):
 
 
 def has_plain_addresses(sock):
-    """True if `addresses` knows this socket's family; the socket module knows them all."""
-    return sock.family in INTERNET or sock.family == socket_module.AF_UNIX
+    """True if `addresses` knows this socket's family; the socket's own methods know them all."""
+    return issubclass(type(sock), socket_module.socket) and sock.family in PLAIN
 
 
-async def try_and_wait(LoopCore loop, sock, bint writable, call, *args):
-    """`call(*args)`, a method of `sock`, again and again until it does not block."""
+async def try_and_wait(LoopCore loop, sock, bint writable, method, *args):
+    """Call a method of the socket again and again until it does not block."""
     while True:
         try:
-            return call(*args)
+            return getattr(sock, method)(*args)
         except BlockingIOError:
             pass
         await wait(loop, sock, writable)
@@ -265,7 +268,7 @@ async def connect(LoopCore loop, sock, address):
             address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop)
         address = resolved[0][4]
     elif sock.family == socket_module.AF_UNIX:
-        return await connect_unix(sock, address)
+        return await try_and_retry(sock.connect, address)
     try:
         sock.connect(address)
         return
@@ -278,12 +281,16 @@ async def connect(LoopCore loop, sock, address):
         raise os_error_saying(-rc, f"Connect call failed {address}")
 
 
-async def connect_unix(sock, address):
-    """connect(2): on a unix socket EAGAIN means a full backlog, which no event will report."""
+async def try_and_retry(call, *args):
+    """`call(*args)` on a unix socket, later again if it blocks.
+
+    EAGAIN means that the peer's backlog or queue is full, which no event of ours will report: see
+    connect(2), and unix_dgram_poll in the kernel, which looks at a connected peer only.
+    """
     delay = UNIX_RETRY_S
     while True:
         try:
-            return sock.connect(address)
+            return call(*args)
         except BlockingIOError:
             await asyncio.sleep(delay)
             delay = min(2 * delay, UNIX_LONGEST_RETRY_S)

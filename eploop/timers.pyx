@@ -27,7 +27,6 @@ cdef enum:
 
 
 @cython.final
-@cython.freelist(128)
 cdef class TimerHandle(Handle):
     """A callback with a deadline, as asyncio.TimerHandle.
 
