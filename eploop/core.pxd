@@ -51,6 +51,7 @@ cdef class LoopCore:
     cdef int flush_later(self, Watcher watcher) except -1  # flush() when this turn's callbacks end
     cdef uint64_t turn(self) noexcept                      # number of the current turn
     cdef bint is_turning(self) noexcept                    # false while nobody runs the loop
+    cdef Handle _soon(self, object callback, tuple args, object context)
     cdef Handle schedule(self, object callback, tuple args, object context)
     cdef TimerHandle _call_at(self, double deadline, object callback, tuple args, object context,
                               str method)

@@ -11,11 +11,15 @@ import inspect
 import sys
 
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.limits cimport INT_MAX
 from libc.math cimport isnan
 from libc.stdint cimport int64_t, uint64_t
 
 from eploop.buffers cimport SharedBuffers
+from eploop.fastcall cimport PyMethodDef, replace_method
 from eploop.handles cimport (
     Handle, Runnable, ThreadsafeHandle, copy_context, new_handle,
 )
@@ -62,6 +66,9 @@ cdef class LoopCore:
 
     def call_soon(self, callback, *args, context=None):
         """Run `callback(*args)` in the next turn, in the order of the calls."""
+        return self._soon(callback, args, context)
+
+    cdef Handle _soon(self, object callback, tuple args, object context):
         cdef Handle handle
         if self._is_closed:
             self._check_closed()
@@ -169,6 +176,7 @@ cdef class LoopCore:
             self.ready.collect()
         if self.ready.size == 0 and not self._stopping and not self._unflushed:
             self._block(now_ns)
+            PyErr_CheckSignals()
             now_ns = clock.monotonic_ns()
             self._polled_ns = self._let_in_ns = now_ns
             self._callbacks_since_poll = 0
@@ -177,13 +185,13 @@ cdef class LoopCore:
             self.poller.poll()
             self._polled_ns = now_ns
             self._callbacks_since_poll = 0
+            # A loop that runs only compiled callbacks never reaches the interpreter's own checks,
+            # for signals and for threads that wait for the GIL.
+            PyErr_CheckSignals()
             if now_ns - self._let_in_ns >= SWITCH_NS:
                 self._let_in_ns = now_ns
-                # As below, for threads that wait for the GIL, or for all others to stop.
                 with nogil:
                     pass
-        # A loop that runs only compiled callbacks never reaches the interpreter's own checks.
-        PyErr_CheckSignals()
         self._turn_began_ns = now_ns
         self.counters.turns += 1
         if self.timers.size:
@@ -480,3 +488,64 @@ cdef int fileno_of(object fd) except -1:
     if not 0 <= number <= INT_MAX:
         raise ValueError(f"Invalid file descriptor: {number}")
     return number
+
+
+# Tasks call call_soon(step, context=context) for each of their steps, and the parsing of a keyword
+# that Cython generates costs as much as all that is done then.
+
+cdef extern from *:
+    """
+    static PyMethodDef eploop_call_soon = EPLOOP_FAST_METHOD("call_soon",
+        "call_soon($self, callback, /, *args, context=None)\\n--\\n\\n"
+        "Run `callback(*args)` in the next turn, in the order of the calls.");
+    """
+    PyMethodDef call_soon_method "eploop_call_soon"
+
+cdef object general_call_soon = LoopCore.__dict__["call_soon"]
+cdef PyObject *context_alone = NULL
+cdef object context_alone_owner = None
+
+
+cdef object fast_call_soon(PyObject *self, PyObject **args, Py_ssize_t count, PyObject *names):
+    cdef:
+        object context = None
+        tuple rest = ()
+    if names is not NULL and PyTuple_GET_SIZE(<object>names) > 0:
+        if names is not context_alone and not is_context_alone(<tuple>names):
+            return call_generally(general_call_soon, self, args, count, <tuple>names)
+        context = <object>args[count]
+    if count == 0:
+        return general_call_soon(<object>self)
+    if count > 1:
+        rest = as_tuple(args + 1, count - 1)
+    # SAFETY: a method of LoopCore is only called with one.
+    return (<LoopCore>self)._soon(<object>args[0], rest, context)
+
+
+cdef bint is_context_alone(tuple names) except -1:
+    """True for ("context",), and then remember it: each caller passes its own, again and again."""
+    global context_alone, context_alone_owner
+    if names != ("context",):
+        return False
+    context_alone_owner = names
+    context_alone = <PyObject *>names
+    return True
+
+
+cdef tuple as_tuple(PyObject **items, Py_ssize_t count):
+    cdef tuple result = PyTuple_New(count)
+    cdef Py_ssize_t i
+    for i in range(count):
+        Py_INCREF(<object>items[i])
+        PyTuple_SET_ITEM(result, i, <object>items[i])
+    return result
+
+
+cdef object call_generally(object method, PyObject *self, PyObject **args, Py_ssize_t count,
+                           tuple names):
+    """The unusual calls, the mistaken ones among them."""
+    named = as_tuple(args + count, 0 if names is None else len(names))
+    return method(<object>self, *as_tuple(args, count), **dict(zip(names or (), named)))
+
+
+replace_method(LoopCore, &call_soon_method, fast_call_soon)

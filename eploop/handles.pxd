@@ -10,8 +10,7 @@ cdef extern from "Python.h":
     void PyErr_Clear()
     object PyObject_CallOneArg(object callable, object arg)
     object PyObject_CallNoArgs(object callable)
-    PyObject *PyObject_Vectorcall(
-        PyObject *callable, PyObject *const *args, size_t count, PyObject *names)
+    PyObject *PyObject_Call(PyObject *callable, PyObject *args, PyObject *keywords)
 
 
 cdef class Runnable:
@@ -45,13 +44,7 @@ cdef class ThreadsafeHandle(Handle):
         PyObject *_next
 
 
-cdef inline Handle new_handle(object callback, tuple args, object loop, object context):
-    cdef Handle handle = Handle.__new__(Handle)
-    handle._callback = callback
-    handle._args = args
-    handle._loop = loop
-    handle._context = context
-    return handle
+cdef Handle new_handle(object callback, tuple args, object loop, object context)
 
 
 cdef inline object call_in(object context, object callable):

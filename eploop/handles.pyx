@@ -9,13 +9,24 @@ from asyncio.constants import DEBUG_STACK_DEPTH
 
 cimport cython
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_SIZE
+
+from eploop.recycle cimport recycle, spare_count, take_spare
 
 cdef extern from *:
     """
-    #define eploop_tuple_items(t) (((PyTupleObject *)(t))->ob_item)
+    /* Assignment would first drop what is in the fields, and a spare has nothing there. */
+    #define eploop_fill(handle, callback, args, loop, context) do { \
+        (handle)->__pyx_base._cancelled = 0; \
+        (handle)->_callback = Py_NewRef(callback); \
+        (handle)->_args = Py_NewRef(args); \
+        (handle)->_loop = Py_NewRef(loop); \
+        (handle)->_context = Py_NewRef(context); \
+        (handle)->_debug_notes = Py_NewRef(Py_None); \
+    } while (0)
     """
-    PyObject **tuple_items "eploop_tuple_items"(PyObject *t)
+    void fill "eploop_fill"(Handle handle, object callback, tuple args, object loop,
+                            object context)
+    void track "PyObject_GC_Track"(object o)
     void drop "Py_DECREF"(PyObject *o)
     void drop_if "Py_XDECREF"(PyObject *o)
 
@@ -54,9 +65,7 @@ cdef class Handle(Runnable):
         if self._cancelled:
             return 0
         enter_context(context)
-        # SAFETY: `args` is a local reference, so its items outlive the call.
-        result = PyObject_Vectorcall(
-            <PyObject *>callback, tuple_items(<PyObject *>args), PyTuple_GET_SIZE(args), NULL)
+        result = PyObject_Call(<PyObject *>callback, <PyObject *>args, NULL)
         if exit_context(context) < 0:
             drop_if(result)
             return -1
@@ -154,6 +163,24 @@ cdef class Handle(Runnable):
 
     def __repr__(self):
         return f"<{' '.join(self._repr_info())}>"
+
+
+recycle(Handle)
+
+
+cdef Handle new_handle(object callback, tuple args, object loop, object context):
+    cdef Handle handle
+    if spare_count > 0:
+        handle = <Handle>take_spare()
+        fill(handle, callback, args, loop, context)
+        track(handle)
+        return handle
+    handle = Handle.__new__(Handle)
+    handle._callback = callback
+    handle._args = args
+    handle._loop = loop
+    handle._context = context
+    return handle
 
 
 @cython.final

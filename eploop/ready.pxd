@@ -4,6 +4,21 @@ from cpython.object cimport PyObject
 
 from eploop.handles cimport Runnable, ThreadsafeHandle
 
+cdef extern from *:
+    """
+    static inline void eploop_put(PyObject *list, Py_ssize_t i, PyObject *item) {
+        ((PyListObject *)list)->ob_item[i] = Py_NewRef(item);
+    }
+    /* The list's reference becomes the caller's, and the slot is left empty. */
+    static inline PyObject *eploop_take(PyObject *list, Py_ssize_t i) {
+        PyObject *item = ((PyListObject *)list)->ob_item[i];
+        ((PyListObject *)list)->ob_item[i] = NULL;
+        return item;
+    }
+    """
+    void put "eploop_put"(list l, Py_ssize_t i, object item)
+    Runnable take "eploop_take"(list l, Py_ssize_t i)
+
 
 cdef class ReadyQueue:
     cdef:
@@ -15,12 +30,29 @@ cdef class ReadyQueue:
         Py_ssize_t size
         # Posted from other threads, newest first; CLOSED once closed.
         void *_posted
-    cdef int push(self, Runnable job) except -1
-    cdef Runnable popleft(self)    # only if size > 0
     cdef bint post(self, ThreadsafeHandle handle) noexcept    # false: closed
     cdef bint has_posted(self) noexcept
     cdef int collect(self) except -1    # what was posted joins the ring
     cdef int close(self) except -1
-    cdef int _append(self, Runnable job) except -1
     cdef int _append_posted(self, PyObject *newest) except -1
     cdef int _grow(self) except -1
+
+    cdef inline int push(self, Runnable job) except -1:
+        # What other threads posted earlier stays ahead of what is pushed now.
+        if self._posted is not NULL:
+            self.collect()
+        return self._append(job)
+
+    cdef inline int _append(self, Runnable job) except -1:
+        if self.size > self._mask:
+            self._grow()
+        put(self._ring, (self._head + self.size) & self._mask, job)
+        self.size += 1
+        return 0
+
+    cdef inline Runnable popleft(self):
+        """Only if size > 0."""
+        cdef Runnable job = take(self._ring, self._head)
+        self._head = (self._head + 1) & self._mask
+        self.size -= 1
+        return job

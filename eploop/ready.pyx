@@ -5,23 +5,16 @@ from cpython.list cimport PyList_New
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
-from eploop.handles cimport Runnable, ThreadsafeHandle
+from eploop.handles cimport ThreadsafeHandle
 from eploop.syscalls cimport atomic
 
 cdef extern from *:
     """
     #define eploop_list_items(l) (((PyListObject *)(l))->ob_item)
-    /* A new reference becomes the caller's object, and the slot is left empty. */
-    static inline PyObject *eploop_take(PyObject *list, Py_ssize_t i) {
-        PyObject *item = ((PyListObject *)list)->ob_item[i];
-        ((PyListObject *)list)->ob_item[i] = NULL;
-        return item;
-    }
     static char eploop_closed_mark;
     #define EPLOOP_CLOSED ((void *)&eploop_closed_mark)
     """
     PyObject **list_items "eploop_list_items"(list l)
-    Runnable take "eploop_take"(list l, Py_ssize_t i)
     void *CLOSED "EPLOOP_CLOSED"
     void drop "Py_DECREF"(PyObject *o)
 
@@ -35,20 +28,6 @@ cdef class ReadyQueue:
     def __cinit__(self):
         self._ring = PyList_New(CAPACITY)
         self._mask = CAPACITY - 1
-
-    cdef int push(self, Runnable job) except -1:
-        # What other threads posted earlier stays ahead of what is pushed now.
-        if self._posted is not NULL:
-            self.collect()
-        return self._append(job)
-
-    cdef int _append(self, Runnable job) except -1:
-        if self.size > self._mask:
-            self._grow()
-        Py_INCREF(job)
-        list_items(self._ring)[(self._head + self.size) & self._mask] = <PyObject *>job
-        self.size += 1
-        return 0
 
     cdef int _grow(self) except -1:
         cdef:
@@ -65,12 +44,6 @@ cdef class ReadyQueue:
         self._mask = 2 * self._mask + 1
         self._head = 0
         return 0
-
-    cdef Runnable popleft(self):
-        cdef Runnable job = take(self._ring, self._head)
-        self._head = (self._head + 1) & self._mask
-        self.size -= 1
-        return job
 
     cdef bint post(self, ThreadsafeHandle handle) noexcept:
         cdef void *newest = atomic.load_pointer(&self._posted, atomic.SEQ_CST)

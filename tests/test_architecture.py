@@ -15,7 +15,7 @@ SOURCES = sorted(
     for path in PACKAGE.rglob(pattern)
 )
 FLOORS = (
-    ("syscalls", "debug", "_version"),
+    ("syscalls", "debug", "recycle", "fastcall", "_version"),
     ("errors", "handles", "options"),
     ("poller", "timers", "ready", "buffers", "addresses"),
     ("readers", "receivers"),

@@ -1,6 +1,8 @@
 """Callbacks run soon: order, arguments, handles, exceptions."""
 import asyncio
+import contextvars
 import gc
+import inspect
 import weakref
 
 import pytest
@@ -39,9 +41,53 @@ def test_any_number_of_arguments(loop):
     assert [len(args) for args in seen] == [5, 6, 7, 8, 50, 300]
 
 
-def test_keyword_arguments_are_refused(loop):
-    with pytest.raises(TypeError):
-        loop.call_soon(print, end="")
+def test_context_may_be_given(loop):
+    variable = contextvars.ContextVar("variable", default="here")
+    context = contextvars.copy_context()
+    context.run(variable.set, "there")
+    seen = []
+    name = "".join(["con", "text"])
+    for given in ({"context": context}, {name: context}, {"context": None}, {}):
+        loop.call_soon(lambda *args: seen.append((*args, variable.get())), 1, 2, **given)
+    run_once(loop)
+    assert seen == [(1, 2, "there"), (1, 2, "there"), (1, 2, "here"), (1, 2, "here")]
+
+
+@pytest.mark.parametrize("given", [
+    {"end": ""}, {"context": None, "end": ""}, {"end": "", "context": None}, {"contexts": None},
+])
+def test_other_keyword_arguments_are_refused(loop, given):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument '(end|contexts)'"):
+        loop.call_soon(print, **given)
+
+
+@pytest.mark.parametrize("given", [{}, {"context": None}])
+def test_callback_is_needed(loop, given):
+    with pytest.raises(TypeError, match="argument"):
+        loop.call_soon(**given)
+
+
+def test_signature_is_known(loop):
+    assert str(inspect.signature(loop.call_soon)) in (
+        "(callback, *args, context=None)", "(callback, /, *args, context=None)")
+
+
+def test_handles_that_are_made_again_and_again_share_nothing(loop):
+    """Memory of dropped handles is used for new ones."""
+    ran = []
+    for cancelled in (True, False, True):
+        handles = [loop.call_soon(ran.append, i) for i in range(1000)]
+        assert not any(handle.cancelled() for handle in handles)
+        if cancelled:
+            for handle in handles:
+                handle.cancel()
+        dead = [weakref.ref(handle) for handle in handles]
+        handles = handle = None
+        run_once(loop)
+        assert ran == ([] if cancelled else list(range(1000)))
+        ran.clear()
+        gc.collect()
+        assert not any(ref() for ref in dead)
 
 
 def test_callback_scheduled_by_a_callback_runs_in_the_next_turn(loop):
