@@ -8,10 +8,27 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bench import environment, loadgen, loops, measure, memory, micro, net, report, syscalls
+from bench import (
+    environment,
+    loadgen,
+    loops,
+    measure,
+    memory,
+    micro,
+    net,
+    report,
+    syscalls,
+    timers,
+)
 from bench.progress import Progress
 
-WORKLOADS = (*micro.WORKLOADS, *net.WORKLOADS, *memory.WORKLOADS, *syscalls.WORKLOADS)
+WORKLOADS = (
+    *micro.WORKLOADS,
+    *timers.WORKLOADS,
+    *net.WORKLOADS,
+    *memory.WORKLOADS,
+    *syscalls.WORKLOADS,
+)
 QUICK = {"seconds": 0.2, "warmup_s": 0.1, "idle_connections": 1000, "traced_requests": 500}
 QUICK_ROUNDS = 2
 ROUNDS = 5

@@ -54,6 +54,41 @@ async def echo_lines(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     writer.close()
 
 
+class SockEcho:
+    """Sends back what it receives, by the loop's operations on plain sockets."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+        self._listening = sock
+        self._tasks = {asyncio.create_task(self._accept())}
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(self._listening)
+            task = asyncio.create_task(self._echo(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _echo(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        if connection.family == socket.AF_INET:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection:
+            while data := await loop.sock_recv(connection, 65536):
+                await loop.sock_sendall(connection, data)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._listening.close()
+
+
+async def _serve_sock(sock: socket.socket) -> SockEcho:
+    return SockEcho(sock)
+
+
 async def _serve_protocol(
     factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket
 ) -> asyncio.Server:
@@ -67,9 +102,10 @@ async def _serve_lines(sock: socket.socket) -> asyncio.Server:
     return await asyncio.start_server(echo_lines, sock=sock, backlog=BACKLOG)
 
 
-APPS: dict[str, Callable[[socket.socket], Awaitable[asyncio.Server]]] = {
+APPS: dict[str, Callable[[socket.socket], Awaitable[asyncio.Server | SockEcho]]] = {
     "echo": lambda sock: _serve_protocol(Echo, sock),
     "buffered-echo": lambda sock: _serve_protocol(BufferedEcho, sock),
     "readline": _serve_lines,
+    "sock-echo": _serve_sock,
     "idle": lambda sock: _serve_protocol(Idle, sock),
 }

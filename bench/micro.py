@@ -120,6 +120,17 @@ def timer_cancel(loop: asyncio.AbstractEventLoop, ops: int) -> None:
         timer.cancel()
 
 
+def spawn(loop: asyncio.AbstractEventLoop, ops: int) -> None:
+    """A child process started and waited for; its own CPU time is not counted."""
+
+    async def main() -> None:
+        for _ in range(ops):
+            child = await asyncio.create_subprocess_exec("true")
+            await child.wait()
+
+    loop.run_until_complete(main())
+
+
 def call_soon_threadsafe(threads: int, loop: asyncio.AbstractEventLoop, ops: int) -> None:
     """Callbacks handed over by other threads, 100 at a time from each."""
     windows_left = threads * (per_thread := max(1, ops // threads // WINDOW))
@@ -157,6 +168,7 @@ RUNS: dict[str, Run] = {
     "future-wakeup": future_wakeup,
     "create-task": create_task,
     "timer-cancel-1000": timer_cancel,
+    "spawn-true": spawn,
     "threadsafe-1": partial(call_soon_threadsafe, 1),
     "threadsafe-6": partial(call_soon_threadsafe, 6),
 }
@@ -167,6 +179,7 @@ SUMMARIES = {
     "future-wakeup": "a future completed by a callback and awaited by a task",
     "create-task": "create_task and await it",
     "timer-cancel-1000": "call_later and cancel the oldest, 1000 pending",
+    "spawn-true": "create_subprocess_exec of `true`, and wait",
     "threadsafe-1": "call_soon_threadsafe from 1 thread, 100 at a time",
     "threadsafe-6": "call_soon_threadsafe from 6 threads, 100 at a time each",
 }

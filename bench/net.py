@@ -130,6 +130,16 @@ WORKLOADS = (
         "StreamReader.readline and StreamWriter.drain, 1 KiB lines, 50 connections",
     ),
     _workload(
+        "sock-echo-1k-c1",
+        Load("sock-echo", 1, 1024),
+        "sock_recv and sock_sendall echo, 1 KiB, 1 connection",
+    ),
+    _workload(
+        "sock-echo-1k-c50",
+        Load("sock-echo", 50, 1024),
+        "sock_recv and sock_sendall echo, 1 KiB, 50 connections",
+    ),
+    _workload(
         "unix-echo-1k",
         Load("echo", 50, 1024, unix=True),
         "Protocol echo over a unix socket, 1 KiB, 50 connections",

@@ -3,6 +3,7 @@
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bench import loadgen
@@ -27,12 +28,12 @@ def parse_summary(text: str) -> Counter[str]:
     return calls
 
 
-def traced(loop: str, settings: Settings, requests: int) -> Counter[str]:
+def traced(app: str, loop: str, settings: Settings, requests: int) -> Counter[str]:
     """All system calls of a server process that answered so many requests."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         summary = Path(folder) / "summary"
         strace = ["strace", "-c", "-f", "-o", str(summary)]
-        with Child(strace + server_command(loop, "echo", "127.0.0.1", settings)) as server:
+        with Child(strace + server_command(loop, app, "127.0.0.1", settings)) as server:
             listening = server.answer()
             command = loadgen.command(
                 target_of(listening), settings, connections=1, size_bytes=SIZE_BYTES
@@ -43,11 +44,11 @@ def traced(loop: str, settings: Settings, requests: int) -> Counter[str]:
         return parse_summary(summary.read_text())
 
 
-def measure(loop: str, settings: Settings) -> Sample:
+def measure(app: str, loop: str, settings: Settings) -> Sample:
     """Traces a short and a long run; the difference is what the further requests took."""
     settings = replace(settings, warmup_s=0)
-    few = traced(loop, settings, FEW_REQUESTS)
-    many = traced(loop, settings, FEW_REQUESTS + settings.traced_requests)
+    few = traced(app, loop, settings, FEW_REQUESTS)
+    many = traced(app, loop, settings, FEW_REQUESTS + settings.traced_requests)
     per_request = {
         name: (count - few[name]) / settings.traced_requests for name, count in many.most_common()
     }
@@ -55,14 +56,19 @@ def measure(loop: str, settings: Settings) -> Sample:
     return {"total": sum(noteworthy.values()), **noteworthy}
 
 
-WORKLOADS = (
-    Workload(
-        "syscalls-echo-1k",
+def _workload(name: str, app: str, summary: str) -> Workload:
+    return Workload(
+        name,
         "syscalls",
-        "system calls per request: Protocol echo, 1 KiB, 1 connection",
+        f"system calls per request: {summary}, 1 KiB, 1 connection",
         METRICS,
-        measure,
+        partial(measure, app),
         rounds_max=1,
         needs="strace",
-    ),
+    )
+
+
+WORKLOADS = (
+    _workload("syscalls-echo-1k", "echo", "Protocol echo"),
+    _workload("syscalls-sock-echo-1k", "sock-echo", "sock_recv and sock_sendall echo"),
 )
