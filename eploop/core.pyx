@@ -9,6 +9,7 @@ named in their docstrings.
 import asyncio
 import inspect
 import sys
+from types import BuiltinMethodType
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
@@ -356,6 +357,8 @@ cdef class LoopCore:
                 "Non-thread-safe operation invoked on an event loop other than the current one")
 
     def _check_callback(self, callback, method):
+        if isinstance(callback, BuiltinMethodType):
+            return      # set_result and the like: no need to look closely
         if inspect.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
             raise TypeError(f"coroutines cannot be used with {method}()")
         if not callable(callback):

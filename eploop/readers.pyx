@@ -56,6 +56,14 @@ cdef class Descriptor(Watcher):
         if not expected and self._is_ownerless():
             # The socket was closed, but a duplicate of it lives on, maybe in another process.
             self._poller.remove(self)
+            return 0
+        return self._end_level_wait()
+
+    cdef int _end_level_wait(self) except -1:
+        """Beside a handler a wait is level-triggered, and would be reported again and again."""
+        if ((self.reader is not None or self.writer is not None)
+                and self._poller.at(self.fd) is self):
+            return self._update(False)
         return 0
 
     cdef int _wake(self, list waits) except -1:
@@ -156,4 +164,4 @@ cdef class Descriptor(Watcher):
         if self._write_waits is not None and waiter in self._write_waits:
             self._write_waits.remove(waiter)
             self._write_waits = self._write_waits or None
-        return 0
+        return self._end_level_wait()

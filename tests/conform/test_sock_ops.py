@@ -4,11 +4,28 @@ import os
 import socket
 
 import pytest
+from support.loops import differs_from_asyncio
 from support.net import BIG, LOOPBACK, Peer, attach, socket_pair, tcp_pair, unused_port
 from support.protocols import Recorder
-from support.waiting import quiet, soon, turns
+from support.waiting import quiet, soon, turns, until
 
 pytestmark = pytest.mark.needs("sock_ops")
+
+
+def polls(loop):
+    """How often the kernel was asked; 0 on asyncio, which does not say."""
+    return loop.statistics().polls if hasattr(loop, "statistics") else 0
+
+
+def events(loop):
+    return loop.statistics().events if hasattr(loop, "statistics") else 0
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server((LOOPBACK, 0)) as sock:
+        sock.setblocking(False)
+        yield sock
 
 
 @pytest.fixture
@@ -127,6 +144,87 @@ async def test_number_used_again(loop, kind):
         assert await soon(task) == b"%d" % i
         near.close()
         far.close()
+
+
+@differs_from_asyncio("a second wait replaces the first, which never ends")
+async def test_two_tasks_wait_for_the_same_socket(loop, listener):
+    """Each connection wakes both, and one of them gets it."""
+    tasks = [loop.create_task(loop.sock_accept(listener)) for _ in range(2)]
+    await turns()
+    for _ in range(2):
+        with socket.create_connection(listener.getsockname()):
+            done, tasks = await asyncio.wait(tasks, return_when="FIRST_COMPLETED", timeout=5)
+            assert len(done) == 1
+            done.pop().result()[0].close()
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_wait_beside_a_handler(loop, pair, cancelled):
+    """The handler goes on, the end of the wait is the end of its events."""
+    near, far = pair
+    got = []
+    loop.add_reader(near, lambda: got.append(near.recv(100)))
+    task = loop.create_task(loop.sock_sendall(near, bytes(BIG)))
+    await turns()
+    far.send(b"x")
+    await until(lambda: got)
+    assert not task.done()
+    if cancelled:
+        task.cancel()
+        await turns()
+    while not task.done():
+        await Peer(far).recv()
+    before = polls(loop)
+    await quiet()
+    assert polls(loop) - before < 50
+    far.send(b"y")
+    await until(lambda: len(got) == 2)
+    assert loop.remove_reader(near)
+
+
+async def test_handler_beside_a_wait_ends(loop, pair):
+    near, far = pair
+    task = loop.create_task(loop.sock_recv(near, 100))
+    await turns()
+    loop.add_writer(near, int)
+    await turns()
+    assert loop.remove_writer(near)
+    far.send(b"x")
+    assert await soon(task) == b"x"
+    before = polls(loop)
+    await quiet()
+    assert polls(loop) - before < 50
+
+
+async def test_duplicate_of_a_closed_socket_is_nobodys_business(loop, pair):
+    near, far = pair
+    task = loop.create_task(loop.sock_recv(near, 100))
+    await turns()
+    far.send(b"x")
+    assert await soon(task) == b"x"
+    with near.dup() as other:
+        near.close()
+        for _ in range(20):
+            far.send(b"y")
+            await asyncio.sleep(0.001)
+        before = events(loop)
+        for _ in range(20):
+            far.send(b"y")
+            await asyncio.sleep(0.001)
+        assert events(loop) == before
+        assert other.recv(1) == b"y"
+
+
+async def test_data_that_came_while_nobody_waited(loop, pair):
+    near, far = pair
+    for i in range(5):
+        task = loop.create_task(loop.sock_recv(near, 4))
+        await turns()
+        far.send(b"1234567890")
+        assert await soon(task) == b"1234"
+        await quiet()
+        assert await soon(loop.sock_recv(near, 4)) == b"5678"
+        assert near.recv(10) == b"90"
 
 
 async def test_blocking_socket_is_refused_in_debug(loop, pair):
