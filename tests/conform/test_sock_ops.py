@@ -217,7 +217,7 @@ async def test_duplicate_of_a_closed_socket_is_nobodys_business(loop, pair):
 
 async def test_data_that_came_while_nobody_waited(loop, pair):
     near, far = pair
-    for i in range(5):
+    for _ in range(5):
         task = loop.create_task(loop.sock_recv(near, 4))
         await turns()
         far.send(b"1234567890")
