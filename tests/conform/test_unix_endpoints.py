@@ -2,6 +2,7 @@
 import errno
 import os
 import socket
+import sys
 import stat
 
 import pytest
@@ -166,11 +167,19 @@ async def test_ssl_options_without_ssl_are_refused(loop, path):
 
 @keeps_the_file
 async def test_socket_file_is_removed_on_close(loop, path):
-    server = await loop.create_unix_server(Echo, path)
+    server = await loop.create_unix_server(Echo, path, cleanup_socket=True)
     assert os.path.exists(path)
     server.close()
     await server.wait_closed()
     assert not os.path.exists(path)
+
+
+async def test_by_default_the_file_is_removed_where_asyncio_removes_it(loop, path):
+    """Programs written for an older one remove it themselves, and fail if it is gone."""
+    server = await loop.create_unix_server(Echo, path)
+    server.close()
+    await server.wait_closed()
+    assert os.path.exists(path) == (sys.version_info < (3, 13))
 
 
 @differs_from_asyncio("it does not know the argument", below=(3, 13))
@@ -185,7 +194,7 @@ async def test_socket_file_can_be_kept(loop, path):
 async def test_file_of_a_given_socket_is_removed_too(loop, path):
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(os.fspath(path))
-    server = await loop.create_unix_server(Echo, sock=sock)
+    server = await loop.create_unix_server(Echo, sock=sock, cleanup_socket=True)
     server.close()
     await server.wait_closed()
     assert not os.path.exists(path)
@@ -194,9 +203,9 @@ async def test_file_of_a_given_socket_is_removed_too(loop, path):
 @keeps_the_file
 async def test_file_of_somebody_else_is_not_removed(loop, path):
     """Another server has taken the path over in the meantime."""
-    server = await loop.create_unix_server(Echo, path)
+    server = await loop.create_unix_server(Echo, path, cleanup_socket=True)
     os.unlink(path)
-    other = await loop.create_unix_server(Echo, path)
+    other = await loop.create_unix_server(Echo, path, cleanup_socket=True)
     server.close()
     await server.wait_closed()
     assert os.path.exists(path)
