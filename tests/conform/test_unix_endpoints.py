@@ -2,8 +2,8 @@
 import errno
 import os
 import socket
-import sys
 import stat
+import sys
 
 import pytest
 from support.loops import differs_from_asyncio, needs_python
