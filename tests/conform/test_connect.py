@@ -4,7 +4,7 @@ import errno
 import socket
 
 import pytest
-from support.loops import differs_from_asyncio, needs_python
+from support.loops import differs_from_asyncio
 from support.net import LOOPBACK, Peer, has_ipv6, tcp_pair, unused_port
 from support.protocols import Echo, Recorder
 from support.waiting import quiet, soon, turns, until
@@ -82,7 +82,7 @@ async def test_factory_is_not_called_when_refused(loop):
     assert made == []
 
 
-@needs_python(3, 12)
+@differs_from_asyncio("it does not have that yet", below=(3, 12))
 async def test_all_errors(loop):
     with pytest.raises(ExceptionGroup) as caught:
         await loop.create_connection(Recorder, LOOPBACK, unused_port(), all_errors=True)

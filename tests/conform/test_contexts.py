@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from support.loops import needs_python
+from support.loops import differs_from_asyncio
 from support.waiting import soon, turns
 
 var = contextvars.ContextVar("var", default="unset")
@@ -93,7 +93,7 @@ async def test_scheduling_inside_a_callback_inherits_its_context(loop):
     assert seen == ["outer"]
 
 
-@needs_python(3, 12)
+@differs_from_asyncio("it does not have that yet", below=(3, 12))
 async def test_handle_gives_its_context(loop):
     context = contextvars.copy_context()
     handles = [
@@ -107,7 +107,7 @@ async def test_handle_gives_its_context(loop):
         handle.cancel()
 
 
-@needs_python(3, 12)
+@differs_from_asyncio("it does not have that yet", below=(3, 12))
 async def test_handle_gives_the_context_it_copied(loop):
     var.set("mine")
     handle = loop.call_soon(print)

@@ -9,7 +9,7 @@ import socket
 import weakref
 
 import pytest
-from support.loops import differs_from_asyncio, needs_python, without_debug
+from support.loops import differs_from_asyncio, without_debug
 from support.net import BIG, LOOPBACK, Peer, cpu_seconds, has_ipv6, make_reset
 from support.protocols import Echo, Recorder
 from support.waiting import quiet, soon, turns, until
@@ -224,7 +224,7 @@ async def test_reuse_port(loop):
                     assert await ask(sock) == b"hello"
 
 
-@needs_python(3, 13)
+@differs_from_asyncio("it does not have that yet", below=(3, 13))
 async def test_keep_alive(loop):
     async with serving(loop, keep_alive=True) as server:
         assert server.sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -284,7 +284,6 @@ async def test_wait_closed_without_connections(loop):
         await soon(server.wait_closed())
 
 
-@needs_python(3, 12)
 @differs_from_asyncio("wait_closed returned at once when close was called first", below=(3, 12, 1))
 async def test_wait_closed_waits_for_the_connections(loop):
     async with serving(loop) as server:
@@ -331,7 +330,7 @@ async def test_serve_forever_ends_with_close(loop):
         await server.serve_forever()
 
 
-@needs_python(3, 13)
+@differs_from_asyncio("it does not have that yet", below=(3, 13))
 @pytest.mark.parametrize("method", ["close_clients", "abort_clients"])
 async def test_clients_can_be_sent_away(loop, method):
     accepted = []
@@ -348,7 +347,7 @@ async def test_clients_can_be_sent_away(loop, method):
             sock.close()
 
 
-@needs_python(3, 13)
+@differs_from_asyncio("it does not have that yet", below=(3, 13))
 async def test_close_clients_flushes_and_abort_clients_does_not(loop):
     class Verbose(Recorder):
         def connection_made(self, transport):

@@ -6,7 +6,7 @@ import stat
 import sys
 
 import pytest
-from support.loops import differs_from_asyncio, needs_python
+from support.loops import differs_from_asyncio
 from support.net import Peer, tcp_pair, unix_pair
 from support.protocols import Echo, Recorder
 from support.waiting import quiet, turns, until
@@ -232,7 +232,7 @@ async def test_start_serving_later(loop, path):
     await server.wait_closed()
 
 
-@needs_python(3, 13)
+@differs_from_asyncio("it does not have that yet", below=(3, 13))
 async def test_clients_can_be_sent_away(loop, path):
     server = await loop.create_unix_server(Echo, path)
     transport, protocol = await loop.create_unix_connection(Recorder, path)
