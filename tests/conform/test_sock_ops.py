@@ -4,9 +4,18 @@ import os
 import socket
 
 import pytest
-from support.net import BIG, LOOPBACK, Peer, attach, socket_pair, tcp_pair, unused_port
+from support.net import (
+    BIG,
+    LOOPBACK,
+    Peer,
+    attach,
+    cpu_seconds,
+    socket_pair,
+    tcp_pair,
+    unused_port,
+)
 from support.protocols import Recorder
-from support.waiting import quiet, soon, turns
+from support.waiting import quiet, soon, turns, until
 
 pytestmark = pytest.mark.needs("sock_ops")
 
@@ -165,3 +174,60 @@ async def test_datagrams(loop):
         await turns()
         await soon(loop.sock_sendto(far, b"x", near.getsockname()))
         assert await soon(task) == (1, far.getsockname())
+
+
+class Look:
+    """A socket in disguise, as wrappers of sockets are."""
+
+    def __init__(self, sock):
+        self._sock = sock
+
+    def __getattr__(self, name):
+        return getattr(self._sock, name)
+
+
+@pytest.mark.parametrize("wrap", [lambda sock: sock, Look], ids=["socket", "wrapper"])
+async def test_sendall_beside_a_reader(loop, pair, wrap):
+    """What it waited for is not reported for ever, and the reader stays."""
+    near, far = pair
+    got = []
+    loop.add_reader(near, lambda: got.append(near.recv(100)))
+    sending = loop.create_task(loop.sock_sendall(wrap(near), b"x" * (4 * BIG)))
+    await Peer(far).recv_exactly(4 * BIG)
+    await soon(sending)
+    before = cpu_seconds()
+    await asyncio.sleep(0.1)
+    assert cpu_seconds() - before < 0.09
+    far.send(b"hello")
+    await until(lambda: got)
+    assert loop.remove_reader(near) is True
+
+
+async def test_cancelled_sendall_beside_a_reader(loop, pair):
+    near, far = pair
+    loop.add_reader(near, print)
+    sending = loop.create_task(loop.sock_sendall(near, b"x" * (4 * BIG)))
+    await turns()
+    sending.cancel()
+    await asyncio.wait([sending])
+    Peer(far).recv_now(8 * BIG)
+    await quiet()
+    before = cpu_seconds()
+    await asyncio.sleep(0.1)
+    assert cpu_seconds() - before < 0.09
+    loop.remove_reader(near)
+
+
+async def test_unwanted_data_do_not_end_a_wait_for_room(loop, pair):
+    near, far = pair
+    near = Look(near)
+    reading = loop.create_task(loop.sock_recv(near, 100))
+    await turns()
+    far.send(b"1")
+    await soon(reading)
+    sending = loop.create_task(loop.sock_sendall(near, b"x" * (4 * BIG)))
+    await quiet()
+    far.send(b"2")
+    await quiet()
+    await Peer(far).recv_exactly(4 * BIG)
+    await soon(sending)
