@@ -43,7 +43,9 @@ cdef class Wait(Runnable):
 
 
 async def wait(LoopCore loop, sock, bint writable):
-    """Wait until `sock` is readable or writable.
+    """Wait until `sock` is readable or writable; its descriptor's number, for the next attempt.
+
+    The socket may have been closed meanwhile: -1, whoever has the number now.
 
     Raises:
         RuntimeError: A transport owns it.
@@ -60,6 +62,7 @@ async def wait(LoopCore loop, sock, bint writable):
         await waiter.future
     finally:
         descriptor.forget(waiter)
+    return sock.fileno()
 
 
 def check_socket(LoopCore loop, sock):
@@ -98,7 +101,7 @@ async def recv(LoopCore loop, sock, Py_ssize_t nbytes):
                 return data if n == nbytes else data[:n]
         if n != -EAGAIN:
             raise_errno(n, "recv")
-        await wait(loop, sock, False)
+        fd = await wait(loop, sock, False)
 
 
 async def recv_into(LoopCore loop, sock, buffer):
@@ -117,7 +120,7 @@ async def recv_into(LoopCore loop, sock, buffer):
                 return n
             if n != -EAGAIN:
                 raise_errno(n, "recv")
-            await wait(loop, sock, False)
+            fd = await wait(loop, sock, False)
     finally:
         PyBuffer_Release(&view)
 
@@ -138,7 +141,7 @@ async def sendall(LoopCore loop, sock, data):
             if n >= 0:
                 sent += n
             elif n == -EAGAIN:
-                await wait(loop, sock, True)
+                fd = await wait(loop, sock, True)
             else:
                 raise_errno(n, "send")
     finally:
@@ -186,7 +189,7 @@ async def receive_from(LoopCore loop, sock, buffer, Py_ssize_t nbytes):
                 return n, to_python(<sockets.sockaddr *>&address, size)
             if n != -EAGAIN:
                 raise_errno(n, "recvfrom")
-            await wait(loop, sock, False)
+            fd = await wait(loop, sock, False)
     finally:
         PyBuffer_Release(&view)
 
@@ -218,7 +221,7 @@ async def sendto(LoopCore loop, sock, data, address):
                 return n
             if n != -EAGAIN:
                 raise_errno(n, "sendto")
-            await wait(loop, sock, True)
+            fd = await wait(loop, sock, True)
     finally:
         PyBuffer_Release(&view)
 
@@ -253,7 +256,7 @@ async def accept(LoopCore loop, sock):
             break
         if new != -EAGAIN:
             raise_errno(new, "accept4")
-        await wait(loop, sock, False)
+        fd = await wait(loop, sock, False)
     connection = socket_module.socket(sock.family, sock.type, sock.proto, fileno=new)
     connection.setblocking(False)
     return connection, to_python(<sockets.sockaddr *>&address, size)
@@ -275,8 +278,7 @@ async def connect(LoopCore loop, sock, address):
     except (BlockingIOError, InterruptedError):
         # connect(2), EINTR: the connection is being made all the same.
         pass
-    await wait(loop, sock, True)
-    rc = sockets.pending_error(sock.fileno())
+    rc = sockets.pending_error(await wait(loop, sock, True))
     if rc < 0:
         raise os_error_saying(-rc, f"Connect call failed {address}")
 

@@ -4,6 +4,7 @@ import os
 import socket
 
 import pytest
+from support.loops import differs_from_asyncio
 from support.net import (
     BIG,
     LOOPBACK,
@@ -231,3 +232,32 @@ async def test_unwanted_data_do_not_end_a_wait_for_room(loop, pair):
     await quiet()
     await Peer(far).recv_exactly(4 * BIG)
     await soon(sending)
+
+
+@differs_from_asyncio("a wait on a closed socket keeps the number from its next owner")
+@pytest.mark.parametrize("what", ["recv", "recv_into", "sendall"])
+async def test_closed_socket_leaves_the_next_owner_of_its_number_alone(loop, pair, what):
+    near, _ = pair
+    calls = {
+        "recv": lambda: loop.sock_recv(near, 100),
+        "recv_into": lambda: loop.sock_recv_into(near, bytearray(100)),
+        "sendall": lambda: loop.sock_sendall(near, b"wrong" * BIG),
+    }
+    number = near.fileno()
+    doomed = loop.create_task(calls[what]())
+    await turns()
+    near.close()
+    next_near, next_far = socket_pair("unix")
+    with next_near, next_far:
+        assert next_near.fileno() == number
+        if what == "sendall":
+            task = loop.create_task(loop.sock_sendall(next_near, b"right" * BIG))
+            assert await Peer(next_far).recv_exactly(5 * BIG) == b"right" * BIG
+            await soon(task)
+        else:
+            task = loop.create_task(loop.sock_recv(next_near, 100))
+            await turns()
+            next_far.send(b"for the next one")
+            assert await soon(task) == b"for the next one"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        await soon(doomed)
