@@ -87,6 +87,8 @@ async def recv(LoopCore loop, sock, Py_ssize_t nbytes):
     check_socket(loop, sock)
     if nbytes < 0:
         raise ValueError("negative buffersize in recv")
+    if nbytes == 0:
+        return b""    # as socket.recv(0); the kernel would have it wait for data
     fd = sock.fileno()
     while True:
         if nbytes <= READ_BYTES:
@@ -115,7 +117,9 @@ async def recv_into(LoopCore loop, sock, buffer):
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     try:
         while True:
-            n = sockets.recv(fd, view.buf, <size_t>view.len)
+            n = 0
+            if view.len:
+                n = sockets.recv(fd, view.buf, <size_t>view.len)
             if n >= 0:
                 return n
             if n != -EAGAIN:

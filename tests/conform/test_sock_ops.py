@@ -261,3 +261,9 @@ async def test_closed_socket_leaves_the_next_owner_of_its_number_alone(loop, pai
             assert await soon(task) == b"for the next one"
     with pytest.raises(OSError, match="Bad file descriptor"):
         await soon(doomed)
+
+
+async def test_receiving_nothing_does_not_wait(loop, pair):
+    near, _ = pair
+    assert await soon(loop.sock_recv(near, 0)) == b""
+    assert await soon(loop.sock_recv_into(near, bytearray())) == 0
