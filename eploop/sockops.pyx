@@ -140,10 +140,12 @@ async def sendall(LoopCore loop, sock, data):
     fd = sock.fileno()
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        while sent < view.len:
+        while True:
             n = sockets.send(fd, <char *>view.buf + sent, <size_t>(view.len - sent))
             if n >= 0:
                 sent += n
+                if sent == view.len:
+                    return    # also without any: an empty datagram is one
             elif n == -EAGAIN:
                 fd = await wait(loop, sock, True)
             else:

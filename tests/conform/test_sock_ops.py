@@ -267,3 +267,12 @@ async def test_receiving_nothing_does_not_wait(loop, pair):
     near, _ = pair
     assert await soon(loop.sock_recv(near, 0)) == b""
     assert await soon(loop.sock_recv_into(near, bytearray())) == 0
+
+
+async def test_empty_datagram_by_sendall(loop):
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with near, far:
+        near.setblocking(False)
+        far.setblocking(False)
+        await soon(loop.sock_sendall(near, b""))
+        assert await soon(loop.sock_recvfrom(far, 100)) == (b"", None)
