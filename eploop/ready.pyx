@@ -35,6 +35,10 @@ cdef class ReadyQueue:
             PyObject **old = list_items(self._ring)
             PyObject **new = list_items(wider)
             Py_ssize_t i
+        if self.size <= self._mask:
+            # Before Python 3.12 making a list may collect garbage, and a finalizer that schedules
+            # something came here first.
+            return 0
         for i in range(self.size):
             new[i] = old[(self._head + i) & self._mask]
         # SAFETY: the references moved; the old list must not drop them.
