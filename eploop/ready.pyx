@@ -90,10 +90,14 @@ cdef class ReadyQueue:
     cdef int close(self) except -1:
         """Drop everything; what is posted from now on is refused."""
         cdef void *posted = atomic.exchange_pointer(&self._posted, CLOSED, atomic.SEQ_CST)
+        cdef list old
         if posted is not CLOSED:
             self._append_posted(<PyObject *>posted)
+        # What is dropped may run finalizers, which may push: not before all fits together.
+        old = self._ring
         self._ring = PyList_New(CAPACITY)
         self._mask = CAPACITY - 1
         self._head = 0
         self.size = 0
+        old = None
         return 0

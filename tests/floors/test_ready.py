@@ -91,6 +91,18 @@ class PushesAtTheEnd:
             self.queue.push(tag)
 
 
+def test_finalizers_of_what_close_drops_may_push():
+    queue = Ready()
+    for i in range(1000):
+        queue.push(i)
+    tag = PushesAtTheEnd(queue, ["late"])
+    tag.cycle = None
+    queue.push(tag)
+    del tag
+    queue.close()
+    assert queue.popleft() == "late"
+
+
 @pytest.mark.parametrize("others", [1, 100])
 def test_finalizers_may_push_while_it_grows(others):
     """Before Python 3.12 the garbage collector runs within an allocation."""
