@@ -171,7 +171,7 @@ cdef class Transport(Watcher):
         return self._call_flow("pause_writing")
 
     cdef int resume_protocol_if_drained(self) except -1:
-        if not self._is_paused or self.unsent_bytes() > self._low_bytes:
+        if not self._is_paused or self._lost or self.unsent_bytes() > self._low_bytes:
             return 0
         self._is_paused = False
         return self._call_flow("resume_writing")
