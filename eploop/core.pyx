@@ -290,10 +290,17 @@ cdef class LoopCore:
     cdef int _flush(self) except -1:
         cdef:
             list unflushed = self._unflushed
+            Py_ssize_t done = 0
             Watcher watcher
         self._unflushed = []
-        for watcher in unflushed:
-            watcher.flush()
+        try:
+            for watcher in unflushed:
+                done += 1
+                watcher.flush()
+        except BaseException:
+            # KeyboardInterrupt, from a protocol that was told to go on writing.
+            self._unflushed = unflushed[done:] + self._unflushed
+            raise
         return 0
 
     cdef void _note_turn_time(self, int64_t now_ns) noexcept:

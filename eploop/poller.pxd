@@ -50,6 +50,7 @@ cdef class Poller:
     cdef int remove(self, Watcher watcher) except -1
     cdef Watcher at(self, int fd)                        # None if there is none
     cdef list watchers(self)                             # all of them
+    cdef bint holds(self, Watcher watcher) except -1     # its number still names its file
     cdef int poll(self) except -1                        # what is ready now
     cdef int lie_down(self) noexcept                     # from here on, posters must wake us
     cdef int get_up(self) noexcept
@@ -61,6 +62,7 @@ cdef class Poller:
     cdef int _renew(self) except -1
     cdef int _check_fork(self) except -1
     cdef int _ctl(self, int op, int fd, uint32_t events, uint64_t key) except -1
+    cdef int _number(self, Watcher watcher) noexcept
     cdef int _resume(self, Watcher watcher, uint32_t interest) except -1
     cdef int _dispatch(self, int n) except -1
     cdef bint _drop_stale(self, int fd) except -1

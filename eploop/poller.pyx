@@ -129,13 +129,21 @@ cdef class Poller:
     cdef list watchers(self):
         return [watcher for watcher in self._slots if watcher is not None]
 
+    cdef bint holds(self, Watcher watcher) except -1:
+        """True unless the owner closed the descriptor of `watcher` without telling us."""
+        self._check_fork()
+        if not watcher.interest:
+            return True     # suspended: the kernel cannot be asked
+        self.ctl_calls += 1
+        return epoll.ctl(self._epfd, epoll.EPOLL_CTL_MOD, watcher.fd, watcher.interest,
+                         key_of(watcher)) == 0
+
     cdef int add(self, Watcher watcher, uint32_t interest) except -1:
         cdef:
             int fd = watcher.fd
             int rc
         self._check_fork()
-        self._generation += 1
-        watcher.generation = self._generation
+        self._number(watcher)
         rc = epoll.ctl(self._epfd, epoll.EPOLL_CTL_ADD, fd, interest, key_of(watcher))
         self.ctl_calls += 1
         if rc == -EEXIST:
@@ -149,6 +157,11 @@ cdef class Poller:
         watcher.interest = interest
         return 0
 
+    cdef int _number(self, Watcher watcher) noexcept:
+        self._generation += 1
+        watcher.generation = self._generation
+        return 0
+
     cdef int modify(self, Watcher watcher, uint32_t interest) except -1:
         cdef int rc
         self._check_fork()
@@ -158,10 +171,13 @@ cdef class Poller:
             return self._resume(watcher, interest)
         rc = epoll.ctl(self._epfd, epoll.EPOLL_CTL_MOD, watcher.fd, interest, key_of(watcher))
         self.ctl_calls += 1
-        if rc == -ENOENT:
-            # The owner closed the descriptor and its number names another file now.
-            return self._resume(watcher, interest)
         if rc < 0:
+            # The owner closed the descriptor: it has no entry, or its number names another file.
+            # The old one may live on in a duplicate, and its events must not pass for ours.
+            watcher.interest = 0
+            self._number(watcher)
+            if rc == -ENOENT:
+                return self._resume(watcher, interest)
             raise_errno(rc, "epoll_ctl")
         watcher.interest = interest
         return 0
@@ -174,7 +190,8 @@ cdef class Poller:
     cdef int suspend(self, Watcher watcher) except -1:
         self._check_fork()
         if watcher.interest:
-            epoll.ctl(self._epfd, epoll.EPOLL_CTL_DEL, watcher.fd, 0, 0)
+            if epoll.ctl(self._epfd, epoll.EPOLL_CTL_DEL, watcher.fd, 0, 0) < 0:
+                self._number(watcher)    # as in modify
             self.ctl_calls += 1
             watcher.interest = 0
         return 0

@@ -30,8 +30,8 @@ cdef class Descriptor(Watcher):
     cdef int await_writable(self, Runnable waiter, object sock) except -1
     cdef int forget(self, Runnable waiter) except -1       # it waits no more
     cdef int _wake(self, list waits) except -1
+    cdef int _end_surplus(self, bint woken) except -1
     cdef int _update(self, bint again) except -1
-    cdef int _end_level_wait(self) except -1
     cdef int _begin(self, Runnable waiter, object sock) except -1
     cdef bint _is_owner(self, object sock) except -1
     cdef bint _is_ownerless(self) except -1

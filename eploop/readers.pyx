@@ -36,6 +36,7 @@ cdef class Descriptor(Watcher):
 
     cdef int on_io(self, uint32_t events) except -1:
         cdef bint expected = False
+        cdef bint woken = False
         # As selectors.EpollSelector: errors and hang-ups are both directions' business.
         if events & ~EPOLLOUT:
             if self.reader is not None:
@@ -44,7 +45,7 @@ cdef class Descriptor(Watcher):
             if self._read_waits is not None:
                 self._wake(self._read_waits)
                 self._read_waits = None
-                expected = True
+                woken = True
         if events & ~EPOLLIN:
             if self.writer is not None:
                 self._ready.push(self.writer)
@@ -52,19 +53,24 @@ cdef class Descriptor(Watcher):
             if self._write_waits is not None:
                 self._wake(self._write_waits)
                 self._write_waits = None
-                expected = True
-        if not expected and self._is_ownerless():
-            # The socket was closed, but a duplicate of it lives on, maybe in another process.
-            self._poller.remove(self)
-            return 0
-        return self._end_level_wait()
-
-    cdef int _end_level_wait(self) except -1:
-        """Beside a handler a wait is level-triggered, and would be reported again and again."""
-        if ((self.reader is not None or self.writer is not None)
-                and self._poller.at(self.fd) is self):
-            return self._update(False)
+                woken = True
+        if woken or not expected:
+            self._end_surplus(woken)
         return 0
+
+    cdef int _end_surplus(self, bint woken) except -1:
+        """An event came that is not wanted, or ended a wait: do not let it come again for ever."""
+        if not self.interest & EPOLLET:
+            # A handler has it level-triggered, and what only a wait wanted is in it still.
+            try:
+                return self._update(False)
+            except OSError:
+                pass    # closed, but a duplicate of it lives on
+        elif (woken or self._read_waits is not None or self._write_waits is not None
+                or not self._is_ownerless()):
+            return 0
+        # The socket was closed, but a duplicate of it lives on, maybe in another process.
+        return self._poller.remove(self)
 
     cdef int _wake(self, list waits) except -1:
         cdef Runnable waiter
@@ -164,4 +170,4 @@ cdef class Descriptor(Watcher):
         if self._write_waits is not None and waiter in self._write_waits:
             self._write_waits.remove(waiter)
             self._write_waits = self._write_waits or None
-        return self._end_level_wait()
+        return 0

@@ -35,6 +35,10 @@ cdef class ReadyQueue:
             PyObject **old = list_items(self._ring)
             PyObject **new = list_items(wider)
             Py_ssize_t i
+        if self.size <= self._mask:
+            # Before Python 3.12 making a list may collect garbage, and a finalizer that schedules
+            # something came here first.
+            return 0
         for i in range(self.size):
             new[i] = old[(self._head + i) & self._mask]
         # SAFETY: the references moved; the old list must not drop them.
@@ -86,10 +90,14 @@ cdef class ReadyQueue:
     cdef int close(self) except -1:
         """Drop everything; what is posted from now on is refused."""
         cdef void *posted = atomic.exchange_pointer(&self._posted, CLOSED, atomic.SEQ_CST)
+        cdef list old
         if posted is not CLOSED:
             self._append_posted(<PyObject *>posted)
+        # What is dropped may run finalizers, which may push: not before all fits together.
+        old = self._ring
         self._ring = PyList_New(CAPACITY)
         self._mask = CAPACITY - 1
         self._head = 0
         self.size = 0
+        old = None
         return 0

@@ -67,8 +67,9 @@ async def to_socket(LoopCore loop, sock, file, Py_ssize_t offset, count):
                 left -= n
                 if left:
                     await asyncio.sleep(0)
+                    fd = sock.fileno()    # the number may be another's now
             elif n == -EAGAIN:
-                await wait(loop, sock, True)
+                fd = await wait(loop, sock, True)
             else:
                 check(n, sent)
     finally:

@@ -105,7 +105,7 @@ cdef class TimerHeap:
 
     cdef int push(self, TimerHandle timer) except -1:
         cdef TimerKey key
-        if self.size == self._capacity:
+        while self.size == self._capacity:
             self._resize(2 * self._capacity if self._capacity else INITIAL_CAPACITY)
         key.when = timer.deadline
         key.sequence = self._sequence
@@ -193,9 +193,15 @@ cdef class TimerHeap:
 
     cdef int _resize(self, Py_ssize_t capacity) except -1:
         cdef:
+            Py_ssize_t old_capacity = self._capacity
             list timers = PyList_New(capacity)
-            TimerKey *keys = <TimerKey *>PyMem_Realloc(self._keys, capacity * sizeof(TimerKey))
+            TimerKey *keys
             Py_ssize_t i
+        if self._capacity != old_capacity or self.size > capacity:
+            # Before Python 3.12 making a list may collect garbage, and a finalizer that schedules
+            # something came here first.
+            return 0
+        keys = <TimerKey *>PyMem_Realloc(self._keys, capacity * sizeof(TimerKey))
         if keys is NULL:
             raise MemoryError
         self._keys = keys

@@ -35,3 +35,6 @@ cdef class Transport(Watcher):
     cdef int force_close(self, object exc) except -1
     cdef int finish(self, object exc) except -1             # connection_lost, then release
     cdef int _call_flow(self, str method) except -1
+
+
+cdef int check_free(LoopCore loop, int fd) except -1        # raises if `fd` has an owner here

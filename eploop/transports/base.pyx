@@ -12,6 +12,7 @@ from asyncio.log import logger
 from eploop.core cimport LoopCore
 from eploop.handles cimport call_in_with, call_inside
 from eploop.poller cimport Watcher
+from eploop.readers cimport Descriptor
 
 cdef enum:
     DEFAULT_HIGH_BYTES = 65536
@@ -170,7 +171,7 @@ cdef class Transport(Watcher):
         return self._call_flow("pause_writing")
 
     cdef int resume_protocol_if_drained(self) except -1:
-        if not self._is_paused or self.unsent_bytes() > self._low_bytes:
+        if not self._is_paused or self._lost or self.unsent_bytes() > self._low_bytes:
             return 0
         self._is_paused = False
         return self._call_flow("resume_writing")
@@ -214,3 +215,15 @@ cdef class Transport(Watcher):
         if self.fd >= 0:
             warnings.warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
             self.release()
+
+
+cdef int check_free(LoopCore loop, int fd) except -1:
+    """Two transports of one socket would take each other's events, and close it twice.
+
+    Raises:
+        RuntimeError: A transport or a server owns `fd`.
+    """
+    cdef Watcher watcher = loop.poller.at(fd)
+    if watcher is None or isinstance(watcher, Descriptor) or not loop.poller.holds(watcher):
+        return 0
+    raise RuntimeError(f"File descriptor {fd!r} is used by transport {watcher!r}")

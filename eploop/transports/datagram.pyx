@@ -39,7 +39,7 @@ from eploop.syscalls.epoll cimport (
     EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLRDHUP,
 )
 from eploop.syscalls.sock cimport AF_INET, AF_INET6, AF_UNIX, sockaddr, sockaddr_storage, socklen_t
-from eploop.transports.base cimport Transport
+from eploop.transports.base cimport Transport, check_free
 
 cdef enum:
     READ_BUDGET = 32            # datagrams in one turn
@@ -70,8 +70,10 @@ def make_datagram_transport(loop, endpoint, protocol, address=None, waiter=None,
 
     Raises:
         OSError: The descriptor cannot be watched.
+        RuntimeError: Another transport owns the socket.
     """
     cdef DatagramTransport transport = DatagramTransport.__new__(DatagramTransport)
+    check_free(loop, endpoint.fileno())
     transport.fd = endpoint.fileno()
     transport._socket = endpoint
     transport._family = endpoint.family

@@ -30,7 +30,7 @@ from eploop.syscalls cimport fd as descriptors, sock as syscalls
 from eploop.syscalls.epoll cimport (
     EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP,
 )
-from eploop.transports.base cimport Transport
+from eploop.transports.base cimport Transport, check_free
 
 cdef enum:
     VECTOR_PARTS = 64       # buffers handed to one sendmsg
@@ -43,6 +43,7 @@ cdef StreamTransport from_socket(
         LoopCore loop, object sock, object protocol, object waiter, object extra, object server):
     """A transport that takes over the socket object `sock`."""
     cdef StreamTransport transport = StreamTransport.__new__(StreamTransport)
+    check_free(loop, sock.fileno())
     transport.fd = sock.fileno()
     transport._socket = sock
     transport._is_unix = sock.family == socket_module.AF_UNIX
@@ -73,6 +74,7 @@ def make_stream_transport(loop, sock, protocol, waiter=None, *, extra=None, serv
 
     Raises:
         OSError: The descriptor cannot be watched.
+        RuntimeError: Another transport owns the socket.
     """
     return from_socket(loop, sock, protocol, waiter, extra, server)
 

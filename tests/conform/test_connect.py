@@ -5,7 +5,7 @@ import socket
 
 import pytest
 from support.loops import differs_from_asyncio
-from support.net import LOOPBACK, Peer, has_ipv6, tcp_pair, unused_port
+from support.net import LOOPBACK, Peer, attach, has_ipv6, socket_pair, tcp_pair, unused_port
 from support.protocols import Echo, Recorder
 from support.waiting import quiet, soon, turns, until
 
@@ -220,6 +220,21 @@ async def test_datagram_socket_is_refused(loop):
         pytest.raises(ValueError, match="Stream Socket was expected"),
     ):
         await loop.create_connection(Recorder, sock=sock)
+
+
+async def test_socket_of_another_transport_is_refused(loop, kind):
+    """Which goes on undisturbed."""
+    near, far = socket_pair(kind)
+    transport, protocol = await attach(loop, near, Recorder)
+    with pytest.raises(RuntimeError, match="is used by transport"):
+        await attach(loop, near, Recorder)
+    far.send(b"hello")
+    assert await protocol.until_received(5) == b"hello"
+    transport.write(b"answer")
+    assert await Peer(far).recv_exactly(6) == b"answer"
+    transport.close()
+    await protocol.until_lost()
+    far.close()
 
 
 async def test_ssl_options_without_ssl_are_refused(loop):

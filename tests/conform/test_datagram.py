@@ -335,6 +335,15 @@ async def test_family_that_only_the_socket_module_knows(loop):
         assert not protocol.errors
 
 
+async def test_socket_of_another_transport_is_refused(loop, bound):
+    sock, far = bound(), bound()
+    async with endpoint(loop, sock) as (_, protocol):
+        with pytest.raises(RuntimeError, match="is used by transport"):
+            await loop.create_datagram_endpoint(Datagrams, sock=sock)
+        far.sendto(b"x", sock.getsockname())
+        await protocol.until_called("datagram_received")
+
+
 # Errors.
 
 async def test_refused_datagram(loop, bound):

@@ -347,6 +347,56 @@ async def test_number_used_again_after_close_without_remove(loop, pipe):
         far.close()
 
 
+@differs_from_asyncio("it does not notice that the descriptor is closed")
+@pytest.mark.parametrize("duplicated", [False, True])
+async def test_number_used_again_after_a_refused_add(loop, pipe, duplicated):
+    loop.add_reader(pipe.read, print)
+    number = pipe.read
+    duplicate = os.dup(number) if duplicated else None
+    pipe.close(number)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        loop.add_reader(number, print)
+    if duplicated:
+        os.write(pipe.write, b"x")
+    before = cpu_seconds()
+    await asyncio.sleep(0.1)
+    assert cpu_seconds() - before < 0.09
+    near, far = socket.socketpair()
+    with near, far:
+        assert near.fileno() == number
+        near.setblocking(False)
+        got = []
+        loop.add_reader(near, lambda: got.append(near.recv(10)))
+        far.send(b"x")
+        await until(lambda: got)
+        assert loop.remove_reader(near) is True
+    if duplicated:
+        os.close(duplicate)
+
+
+@differs_from_asyncio("its selector goes on believing that the closed descriptor is registered")
+async def test_duplicate_of_the_last_owner_of_a_number(loop, pair):
+    """It lives on in the kernel's set, but its events are not taken for the next owner's."""
+    near, far = pair
+    doomed = near.dup()
+    number = doomed.fileno()
+    loop.add_reader(doomed, print)
+    doomed.close()
+    next_near, next_far = socket.socketpair()
+    with next_near, next_far:
+        assert next_near.fileno() == number
+        got = []
+        loop.add_reader(next_near, got.append, 1)
+        far.send(b"not for the next one")
+        before = cpu_seconds()
+        await asyncio.sleep(0.1)
+        assert got == []
+        assert cpu_seconds() - before < 0.09
+        next_far.send(b"x")
+        await until(lambda: got)
+        assert loop.remove_reader(next_near) is True
+
+
 async def test_close_before_remove_is_forgiven(loop, pipe):
     loop.add_reader(pipe.read, print)
     number = pipe.read

@@ -5,7 +5,16 @@ import socket
 
 import pytest
 from support.loops import differs_from_asyncio
-from support.net import BIG, LOOPBACK, Peer, attach, socket_pair, tcp_pair, unused_port
+from support.net import (
+    BIG,
+    LOOPBACK,
+    Peer,
+    attach,
+    cpu_seconds,
+    socket_pair,
+    tcp_pair,
+    unused_port,
+)
 from support.protocols import Recorder
 from support.waiting import quiet, soon, turns, until
 
@@ -263,3 +272,104 @@ async def test_datagrams(loop):
         await turns()
         await soon(loop.sock_sendto(far, b"x", near.getsockname()))
         assert await soon(task) == (1, far.getsockname())
+
+
+class Look:
+    """A socket in disguise, as wrappers of sockets are."""
+
+    def __init__(self, sock):
+        self._sock = sock
+
+    def __getattr__(self, name):
+        return getattr(self._sock, name)
+
+
+@pytest.mark.parametrize("wrap", [lambda sock: sock, Look], ids=["socket", "wrapper"])
+async def test_sendall_beside_a_reader(loop, pair, wrap):
+    """What it waited for is not reported for ever, and the reader stays."""
+    near, far = pair
+    got = []
+    loop.add_reader(near, lambda: got.append(near.recv(100)))
+    sending = loop.create_task(loop.sock_sendall(wrap(near), b"x" * (4 * BIG)))
+    await Peer(far).recv_exactly(4 * BIG)
+    await soon(sending)
+    before = cpu_seconds()
+    await asyncio.sleep(0.1)
+    assert cpu_seconds() - before < 0.09
+    far.send(b"hello")
+    await until(lambda: got)
+    assert loop.remove_reader(near) is True
+
+
+async def test_cancelled_sendall_beside_a_reader(loop, pair):
+    near, far = pair
+    loop.add_reader(near, print)
+    sending = loop.create_task(loop.sock_sendall(near, b"x" * (4 * BIG)))
+    await turns()
+    sending.cancel()
+    await asyncio.wait([sending])
+    Peer(far).recv_now(8 * BIG)
+    await quiet()
+    before = cpu_seconds()
+    await asyncio.sleep(0.1)
+    assert cpu_seconds() - before < 0.09
+    loop.remove_reader(near)
+
+
+async def test_unwanted_data_do_not_end_a_wait_for_room(loop, pair):
+    near, far = pair
+    near = Look(near)
+    reading = loop.create_task(loop.sock_recv(near, 100))
+    await turns()
+    far.send(b"1")
+    await soon(reading)
+    sending = loop.create_task(loop.sock_sendall(near, b"x" * (4 * BIG)))
+    await quiet()
+    far.send(b"2")
+    await quiet()
+    await Peer(far).recv_exactly(4 * BIG)
+    await soon(sending)
+
+
+@differs_from_asyncio("a wait on a closed socket keeps the number from its next owner")
+@pytest.mark.parametrize("what", ["recv", "recv_into", "sendall"])
+async def test_closed_socket_leaves_the_next_owner_of_its_number_alone(loop, pair, what):
+    near, _ = pair
+    calls = {
+        "recv": lambda: loop.sock_recv(near, 100),
+        "recv_into": lambda: loop.sock_recv_into(near, bytearray(100)),
+        "sendall": lambda: loop.sock_sendall(near, b"wrong" * BIG),
+    }
+    number = near.fileno()
+    doomed = loop.create_task(calls[what]())
+    await turns()
+    near.close()
+    next_near, next_far = socket_pair("unix")
+    with next_near, next_far:
+        assert next_near.fileno() == number
+        if what == "sendall":
+            task = loop.create_task(loop.sock_sendall(next_near, b"right" * BIG))
+            assert await Peer(next_far).recv_exactly(5 * BIG) == b"right" * BIG
+            await soon(task)
+        else:
+            task = loop.create_task(loop.sock_recv(next_near, 100))
+            await turns()
+            next_far.send(b"for the next one")
+            assert await soon(task) == b"for the next one"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        await soon(doomed)
+
+
+async def test_receiving_nothing_does_not_wait(loop, pair):
+    near, _ = pair
+    assert await soon(loop.sock_recv(near, 0)) == b""
+    assert await soon(loop.sock_recv_into(near, bytearray())) == 0
+
+
+async def test_empty_datagram_by_sendall(loop):
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with near, far:
+        near.setblocking(False)
+        far.setblocking(False)
+        await soon(loop.sock_sendall(near, b""))
+        assert await soon(loop.sock_recvfrom(far, 100)) == (b"", None)

@@ -442,6 +442,39 @@ def test_interrupt_in_data_received_leaves_the_run(loop, kind, error):
     assert near.fileno() == -1
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interrupt_in_resume_writing_keeps_the_writes_of_others(loop, kind, error):
+    """Also when it comes while the writes of a turn are sent together."""
+
+    class Interrupted(Recorder):
+        def resume_writing(self):
+            raise error
+
+    near, far = socket_pair(kind)
+    other_near, other_far = socket_pair(kind)
+    transport, protocol = loop.run_until_complete(attach(loop, near, Interrupted))
+    other, other_protocol = loop.run_until_complete(attach(loop, other_near, Recorder))
+
+    def write():
+        transport.set_write_buffer_limits(1)
+        for data in (b"1", b"23"):
+            transport.write(data)
+            other.write(data)
+
+    loop.call_soon(write)
+    # asyncio sends each write by itself, pauses nobody and is not interrupted.
+    with contextlib.suppress(error):
+        loop.run_until_complete(quiet())
+    loop.run_until_complete(quiet())
+    assert other_far.recv(100) == b"123"
+    for each in (transport, other):
+        each.abort()
+    for each in (protocol, other_protocol):
+        loop.run_until_complete(each.until_lost())
+    far.close()
+    other_far.close()
+
+
 async def test_order_of_the_callbacks(loop, kind):
     near, far = socket_pair(kind)
     far.send(b"x")

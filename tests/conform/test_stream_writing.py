@@ -432,3 +432,22 @@ async def test_debug_mode_writes_the_same_bytes(loop, kind):
         data = os.urandom(1 << 20)
         transport.writelines([data[:10], data[10:]])
         assert await peer.recv_exactly(1 << 20) == data
+
+
+async def test_no_resume_after_an_abort(loop, kind):
+    """Not even if the kernel had reported room in the very same turn."""
+    async with connected(loop, kind, Recorder) as (transport, protocol, peer):
+        transport.write(b"x" * (4 * BIG))
+        assert protocol.names[-1] == "pause_writing"
+        await turns()
+        near, far = socket.socketpair()
+        with near, far:
+            def abort():
+                loop.remove_reader(near)
+                transport.abort()
+
+            loop.add_reader(near, abort)
+            far.send(b"x")
+            peer.recv_now(4 * BIG)
+            await protocol.until_lost()
+        assert protocol.names == ["connection_made", "pause_writing", "connection_lost"]

@@ -33,3 +33,7 @@ cdef class Ready:
 
     def __len__(self):
         return self.queue.size
+
+    def fits(self):
+        """The ring has as many places as it believes."""
+        return len(self.queue._ring) == self.queue._mask + 1

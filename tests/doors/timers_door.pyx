@@ -15,9 +15,16 @@ cdef class Heap:
         self.heap = TimerHeap()
 
     def push(self, double when, callback=print, args=()):
-        timer = new_timer(when, callback, args, NoLoop(), None)
+        timer = self.made(when, callback, args)
         self.heap.push(timer)
         return timer
+
+    def made(self, double when, callback=print, args=()):
+        """A timer that is in no heap yet."""
+        return new_timer(when, callback, args, NoLoop(), None)
+
+    def push_made(self, TimerHandle timer):
+        self.heap.push(timer)
 
     def pop(self):
         return self.heap.pop()

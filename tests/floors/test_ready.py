@@ -3,6 +3,7 @@ import gc
 import threading
 import weakref
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -75,6 +76,61 @@ def test_closing_drops_everything_and_refuses_posts():
     assert not queue.post("late")
     queue.collect()
     assert len(queue) == 0
+
+
+class PushesAtTheEnd:
+    """Pushes `tags` when it is freed."""
+
+    def __init__(self, queue, tags):
+        self.queue = queue
+        self.tags = tags
+        self.cycle = self
+
+    def __del__(self):
+        for tag in self.tags:
+            self.queue.push(tag)
+
+
+def test_finalizers_of_what_close_drops_may_push():
+    queue = Ready()
+    for i in range(1000):
+        queue.push(i)
+    tag = PushesAtTheEnd(queue, ["late"])
+    tag.cycle = None
+    queue.push(tag)
+    del tag
+    queue.close()
+    assert queue.popleft() == "late"
+
+
+@pytest.mark.parametrize("others", [1, 100])
+def test_finalizers_may_push_while_it_grows(others):
+    """Before Python 3.12 the garbage collector runs within an allocation."""
+    queue, spare = Ready(), Ready()
+    for i in range(64):
+        queue.push(i)
+    # Memory of former objects is used again without a look at the garbage: a handle's is to be
+    # had, a list's is not.
+    spare.push("spare")
+    spare.popleft()
+    tags = ["garbage"] * others
+    kept = [[] for _ in range(200)]
+    PushesAtTheEnd(queue, tags)
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        queue.push("last")
+    finally:
+        gc.set_threshold(*threshold)
+    assert queue.fits()
+    gc.collect()
+    for i in range(64, 1000):
+        queue.push(i)
+    found = [queue.popleft() for _ in range(len(queue))]
+    assert [tag for tag in found if type(tag) is int] == list(range(1000))
+    assert found.count("garbage") == others
+    assert found.count("last") == 1
+    assert kept
 
 
 def test_the_garbage_collector_sees_what_is_queued():

@@ -118,3 +118,36 @@ def test_handles_compare_by_deadline():
     assert early != late
     assert hash(early) == hash(1.0)
     assert early.__lt__(1.0) is NotImplemented
+
+
+@pytest.mark.parametrize("others", [1, 100])
+def test_finalizers_may_push_while_it_grows(others):
+    """Before Python 3.12 the garbage collector runs within an allocation."""
+
+    class PushesAtTheEnd:
+        def __init__(self):
+            self.cycle = self
+
+        def __del__(self):
+            for i in range(others):
+                heap.push(i)
+
+    heap = Heap()
+    for i in range(64):
+        heap.push(i)
+    timer = heap.made(64)
+    # Memory of former lists is used again without a look at the garbage: there is none.
+    kept = [[] for _ in range(200)]
+    PushesAtTheEnd()
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        heap.push_made(timer)
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    assert heap.is_valid()
+    assert heap.capacity >= len(heap)
+    found = [heap.pop().when() for _ in range(len(heap))]
+    assert found == sorted([*range(65), *range(others)])
+    assert kept
