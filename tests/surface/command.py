@@ -6,6 +6,7 @@ from pathlib import Path
 from surface.contain import probe
 from surface.kinds import KINDS, NAMES
 from surface.rows import all_rows
+from surface.sabotage import unnoticed
 from surface.table import markdown, report, text
 
 HELP = "Call everything in asyncio's interface, on each loop at hand, and print what came of it."
@@ -17,12 +18,18 @@ def main(arguments=None):
     parser.add_argument("--only", default="", help="rows whose subject or name contains this")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables to FILE")
     parser.add_argument("--verbose", action="store_true", help="show what the rows print")
+    parser.add_argument("--sabotage", action="store_true",
+                        help="name the parameters whose rows cannot fail, and print no table")
     options = parser.parse_args(arguments)
     unknown = set(options.loops.split(",")) - set(NAMES)
     if unknown:
         parser.error(f"--loops: unknown {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
     kinds = [KINDS[name] for name in options.loops.split(",") if KINDS[name].is_available()]
     rows = [row for row in all_rows() if options.only.lower() in str(row).lower()]
+    if options.sabotage:
+        found = [f"{method}({name}=)" for method, name in unnoticed(rows, kinds[-1])]
+        print("\n".join(found) or "every parameter would be missed")
+        return int(bool(found))
     cells = {}
     for number, row in enumerate(rows, 1):
         if sys.stderr.isatty():

@@ -1,5 +1,6 @@
 """Runs rows in child processes, so that what crashes or hangs takes nothing else along."""
 import asyncio
+import contextlib
 import gc
 import json
 import logging
@@ -95,10 +96,8 @@ def read_line(fd):
 def finish(pid):
     """Kill the child, with all that it started; the outcome if it has told none."""
     ended, status = os.waitpid(pid, os.WNOHANG)
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     if not ended:
         _, status = os.waitpid(pid, 0)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:

@@ -6,8 +6,8 @@ from surface.rows import Unavailable
 
 # How Python words it when there is no such parameter, attribute or method.
 MISSING = re.compile(
-    r"unexpected keyword|invalid keyword|no attribute|takes (no|exactly|at most|from)|"
-    r"positional argument|not (supported|implemented)"
+    r"unexpected (keyword|kwargs)|invalid keyword|(?<!'NoneType' object has )no attribute|"
+    r"takes (no|exactly|at most|from)|positional argument"
 )
 DETAIL_CHARACTERS = 200
 
@@ -41,6 +41,6 @@ def of_exception(exc):
         return Outcome("hangs", "waited in vain")
     if isinstance(exc, NotImplementedError):
         return Outcome("missing", "NotImplementedError")
-    if isinstance(exc, (TypeError, AttributeError)) and MISSING.search(detail):
+    if isinstance(exc, (TypeError, AttributeError, ValueError)) and MISSING.search(detail):
         return Outcome("missing", detail)
     return Outcome(f"raises {type(exc).__name__}", detail)

@@ -1,17 +1,18 @@
 """create_server and connect_accepted_socket."""
 import asyncio
 import contextlib
+import contextvars
 import os
 import resource
 import socket
 import time
 
-from support.net import LOOPBACK, Peer, has_ipv6, tcp_pair
+from support.net import LOOPBACK, Peer, has_ipv6, tcp_pair, unused_port
 from support.protocols import Recorder
 from support.waiting import turns
 
 from surface.checks import equal, raises, refused
-from surface.ends import dial, ended, gone, port_of, serving
+from surface.ends import dial, gone, port_of, serving
 from surface.rows import Unavailable, subject
 
 row = subject("TCP servers")
@@ -25,7 +26,9 @@ def option(sock, name):
 
 @row("create_server(protocol_factory=, host=, port=)")
 async def host_and_port(loop):
-    async with serving(loop) as (server, clients):
+    port = unused_port()
+    async with serving(loop, host="127.0.0.2", port=port) as (server, clients):
+        equal(server.sockets[0].getsockname(), ("127.0.0.2", port))
         with dial(server) as sock:
             sock.sendall(b"hello")
             client = await clients.accepted()
@@ -142,7 +145,6 @@ async def in_use(loop):
 
 @row("protocols of one server do not share a context")
 async def contexts(loop):
-    import contextvars
     variable = contextvars.ContextVar("variable", default=None)
     seen = []
 
@@ -243,5 +245,3 @@ async def accepted(loop):
             client = await clients.accepted()
             fd = client.transport.get_extra_info("socket").fileno()
             equal((os.get_blocking(fd), os.get_inheritable(fd)), (False, False))
-    async with ended(server, clients):
-        pass

@@ -168,9 +168,9 @@ async def plain_handler(loop):
     with Handler(signal.SIGUSR1, lambda *args: ran.append(time.monotonic())):
         began = time.monotonic()
         timer = send_soon()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.25)
         timer.join()
-    assert ran and ran[0] - began < 0.3, "late"
+    assert ran and ran[0] - began < 0.2, "late"
 
 
 @row("the wake-up descriptor of somebody else is restored")

@@ -118,9 +118,19 @@ async def factory_arguments(loop):
     try:
         await loop.create_task(coro, priority=3)
     finally:
-        coro.close()
+        coro.close()        # where no task took it
         loop.set_task_factory(None)
     equal(given, {"priority": 3})
+
+
+@row("a task keeps the name that its factory gave it")
+async def factory_name(loop):
+    loop.set_task_factory(lambda loop, coro, **options: asyncio.Task(
+        coro, loop=loop, **{"name": "factory's", **options}))
+    task = loop.create_task(asyncio.sleep(0))
+    loop.set_task_factory(None)
+    await task
+    equal(task.get_name(), "factory's")
 
 
 @row("asyncio.eager_task_factory", python=(3, 12))
