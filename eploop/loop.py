@@ -61,12 +61,16 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
 
     def create_task(self, coro, **kwargs):
         """Schedule a coroutine; keyword arguments reach the task, or the task factory."""
-        if self.get_task_factory() is None:
+        factory = self.get_task_factory()
+        if factory is None:
             self._check_closed()
             task = asyncio.Task(coro, loop=self, **kwargs)
             if self._debug and task._source_traceback:
                 del task._source_traceback[-1]    # this frame
             return task
+        if sys.version_info < (3, 14):
+            self._check_closed()
+            return older.make_task(self, factory, coro, **kwargs)
         return asyncio.BaseEventLoop.create_task(self, coro, **kwargs)
 
     # ---- connections

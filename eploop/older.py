@@ -1,4 +1,4 @@
-"""What newer Pythons' asyncio offers, for the older ones: Python 3.11.
+"""What newer Pythons' asyncio offers, for the older ones.
 
 Source: CPython 3.12 asyncio.base_events.BaseEventLoop.
 """
@@ -10,6 +10,19 @@ import warnings
 
 # The errors of all the addresses that one create_connection(all_errors=True) tried.
 _all_errors = contextvars.ContextVar("eploop_all_errors")
+
+
+def make_task(loop, factory, coro, *, name=None, context=None, **options):
+    """A task from the loop's task factory, to which further keyword arguments are handed on.
+
+    Factories written for these Pythons know no argument but `context`, so the name is set later.
+    """
+    if context is not None:
+        options["context"] = context
+    task = factory(loop, coro, **options)
+    if name is not None:
+        task.set_name(name)
+    return task
 
 
 async def create_connection(stock_create_connection, *args, all_errors=False, **options):
