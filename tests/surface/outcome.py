@@ -9,6 +9,7 @@ MISSING = re.compile(
     r"unexpected (keyword|kwargs)|invalid keyword|(?<!'NoneType' object has )no attribute|"
     r"takes (no|exactly|at most|from)|positional argument"
 )
+ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 DETAIL_CHARACTERS = 200
 
 
@@ -32,7 +33,7 @@ class Outcome:
 
 def of_exception(exc):
     """The outcome of a row that raised."""
-    detail = " ".join(f"{exc}".split())[:DETAIL_CHARACTERS]
+    detail = ADDRESS.sub("0x…", " ".join(f"{exc}".split()))[:DETAIL_CHARACTERS]
     if isinstance(exc, Unavailable):
         return Outcome("n/a", detail)
     if isinstance(exc, AssertionError):

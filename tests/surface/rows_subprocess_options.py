@@ -97,18 +97,18 @@ async def cwd(loop, folder):
     equal(await ask("os.getcwd()", cwd=folder), str(folder.resolve()))
 
 
-@row("… env")
+@row("**kwargs: env")
 async def env(loop):
     equal(await run("/usr/bin/env", env={"MINE": "yes"}), (0, b"MINE=yes\n"))
 
 
-@row("… executable")
+@row("**kwargs: executable")
 async def executable(loop):
     status, out = await run("called", "-c", "echo $0", "argument", executable="/bin/sh")
     equal((status, out), (0, b"argument\n"))
 
 
-@row("… pass_fds, close_fds")
+@row("**kwargs: pass_fds, close_fds")
 async def pass_fds(loop):
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
@@ -124,12 +124,12 @@ async def pass_fds(loop):
         os.close(writing)
 
 
-@row("… preexec_fn")
+@row("**kwargs: preexec_fn")
 async def preexec_fn(loop):
     equal(await ask("os.nice(0)", preexec_fn=lambda: os.nice(3)), os.nice(0) + 3)
 
 
-@row("… a preexec_fn that fails is a SubprocessError")
+@row("**kwargs: a preexec_fn that fails is a SubprocessError")
 async def failing_preexec(loop):
     def fail():
         raise LookupError
@@ -137,23 +137,23 @@ async def failing_preexec(loop):
     await refused(run("true", preexec_fn=fail), subprocess.SubprocessError)
 
 
-@row("… start_new_session")
+@row("**kwargs: start_new_session")
 async def start_new_session(loop):
     equal(await ask("os.getsid(0) == os.getpid()", start_new_session=True), True)
     equal(await ask("os.getsid(0)"), os.getsid(0))
 
 
-@row("… process_group")
+@row("**kwargs: process_group")
 async def process_group(loop):
     equal(await ask("os.getpgid(0) == os.getpid()", process_group=0), True)
 
 
-@row("… umask")
+@row("**kwargs: umask")
 async def umask(loop):
     equal(await ask("os.umask(0)", umask=0o27), 0o27)
 
 
-@row("… restore_signals")
+@row("**kwargs: restore_signals")
 async def restore_signals(loop):
     # Python ignores this signal, in a child that is Python too.
     bit = 1 << (signal.SIGXFSZ - 1)
@@ -169,7 +169,7 @@ def as_root():
         raise Unavailable("needs to be root")
 
 
-@row("… user, group, extra_groups")
+@row("**kwargs: user, group, extra_groups")
 async def user_and_groups(loop):
     as_root()
     _status, out = await run("sh", "-c", "id -u; id -g; id -G", cwd="/", user=65534, group=65533,
@@ -178,7 +178,7 @@ async def user_and_groups(loop):
     equal((uid, gid, sorted(groups)), (65534, 65533, [65531, 65532, 65533]))
 
 
-@row("… pipesize")
+@row("**kwargs: pipesize")
 async def pipesize(loop):
     process = await asyncio.create_subprocess_exec(
         "cat", stdin=PIPE, stdout=DEVNULL, pipesize=1 << 17)

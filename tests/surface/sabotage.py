@@ -8,7 +8,10 @@ from surface.contain import probe
 from surface.kinds import Kind
 from surface.reference import LOOP, covered
 
-POPEN = ["cwd", "env", "executable", "pass_fds", "close_fds", "preexec_fn", "start_new_session", "process_group", "umask", "restore_signals", "user", "group", "extra_groups", "pipesize"]
+POPEN = (
+    "cwd", "env", "executable", "pass_fds", "close_fds", "preexec_fn", "start_new_session",
+    "process_group", "umask", "restore_signals", "user", "group", "extra_groups", "pipesize",
+)
 
 
 @dataclass(frozen=True)
