@@ -126,6 +126,8 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
         async def _connect_sock(self, exceptions, *args):
             return await older.connect_sock(super()._connect_sock, exceptions, *args)
 
+    if sys.version_info < (3, 13):
+
         async def shutdown_default_executor(self, timeout=None):
             """As the newest asyncio."""
             await older.shutdown_default_executor(self, timeout)
@@ -222,6 +224,16 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
         return await super()._sock_sendfile_fallback(sock, file, offset, count)
 
     # ---- datagrams
+
+    if sys.version_info < (3, 13):
+
+        async def create_datagram_endpoint(self, protocol_factory, local_addr=None,
+                                           remote_addr=None, *, sock=None, **options):
+            """As the newest asyncio: `sock` may be of any kind that carries packets."""
+            if older.is_packet_socket(sock) and not (local_addr or remote_addr or options):
+                return await older.packet_endpoint(self, protocol_factory, sock)
+            return await super().create_datagram_endpoint(
+                protocol_factory, local_addr, remote_addr, sock=sock, **options)
 
     def _make_datagram_transport(self, sock, protocol, address=None, waiter=None, extra=None):
         return make_datagram_transport(self, sock, protocol, address, waiter, extra)

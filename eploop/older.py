@@ -1,10 +1,11 @@
 """What newer Pythons' asyncio offers, for the older ones.
 
-Source: CPython 3.12 asyncio.base_events.BaseEventLoop.
+Source: CPython 3.13 asyncio.base_events.BaseEventLoop.
 """
 
 import asyncio
 import contextvars
+import socket
 import threading
 import warnings
 
@@ -60,7 +61,7 @@ async def shutdown_default_executor(loop, timeout):
     thread.start()
     try:
         async with asyncio.timeout(timeout):
-            await joined
+            await asyncio.shield(joined)    # the thread will set it, even if this gives up
     except TimeoutError:
         warnings.warn(
             f"The executor did not finish joining its threads within {timeout} seconds.",
@@ -68,3 +69,22 @@ async def shutdown_default_executor(loop, timeout):
         loop._default_executor.shutdown(wait=False)
     else:
         thread.join()
+
+
+def is_packet_socket(sock):
+    """True for a socket of which these Pythons' create_datagram_endpoint wants to know nothing."""
+    return sock is not None and sock.type not in (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+
+
+async def packet_endpoint(loop, protocol_factory, sock):
+    """create_datagram_endpoint over a raw or seqpacket socket."""
+    sock.setblocking(False)
+    protocol = protocol_factory()
+    waiter = loop.create_future()
+    transport = loop._make_datagram_transport(sock, protocol, None, waiter)
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    return transport, protocol
