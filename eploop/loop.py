@@ -61,12 +61,16 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
 
     def create_task(self, coro, **kwargs):
         """Schedule a coroutine; keyword arguments reach the task, or the task factory."""
-        if self.get_task_factory() is None:
+        factory = self.get_task_factory()
+        if factory is None:
             self._check_closed()
             task = asyncio.Task(coro, loop=self, **kwargs)
             if self._debug and task._source_traceback:
                 del task._source_traceback[-1]    # this frame
             return task
+        if sys.version_info < (3, 14):
+            self._check_closed()
+            return older.make_task(self, factory, coro, **kwargs)
         return asyncio.BaseEventLoop.create_task(self, coro, **kwargs)
 
     # ---- connections
@@ -121,6 +125,8 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
 
         async def _connect_sock(self, exceptions, *args):
             return await older.connect_sock(super()._connect_sock, exceptions, *args)
+
+    if sys.version_info < (3, 13):
 
         async def shutdown_default_executor(self, timeout=None):
             """As the newest asyncio."""
@@ -218,6 +224,16 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
         return await super()._sock_sendfile_fallback(sock, file, offset, count)
 
     # ---- datagrams
+
+    if sys.version_info < (3, 13):
+
+        async def create_datagram_endpoint(self, protocol_factory, local_addr=None,
+                                           remote_addr=None, *, sock=None, **options):
+            """As the newest asyncio: `sock` may be of any kind that carries packets."""
+            if older.is_packet_socket(sock) and not (local_addr or remote_addr or options):
+                return await older.packet_endpoint(self, protocol_factory, sock)
+            return await super().create_datagram_endpoint(
+                protocol_factory, local_addr, remote_addr, sock=sock, **options)
 
     def _make_datagram_transport(self, sock, protocol, address=None, waiter=None, extra=None):
         return make_datagram_transport(self, sock, protocol, address, waiter, extra)

@@ -344,6 +344,35 @@ async def test_socket_of_another_transport_is_refused(loop, bound):
         await protocol.until_called("datagram_received")
 
 
+@differs_from_asyncio("wants a datagram socket by its type", below=(3, 13))
+async def test_raw_socket(loop):
+    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    request = struct.pack("=IHHII", 32, 18, 0x301, 1, 0) + bytes(16)
+    async with endpoint(loop, sock) as (transport, protocol):
+        transport.sendto(request, (0, 0))
+        await protocol.until_called("datagram_received")
+        assert protocol.senders[0] == (0, 0)
+
+
+@eploop_only("asyncio sends an unnamed socket nothing but errors")
+async def test_packets_in_order(loop):
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with far:
+        far.setblocking(False)
+        async with endpoint(loop, near) as (transport, protocol):
+            far.send(b"one")
+            far.send(b"two")
+            await protocol.until_called("datagram_received", 2)
+            assert protocol.datagrams == [b"one", b"two"]
+            transport.sendto(b"three")
+            assert await take(Peer(far), 1) == [b"three"]
+
+
+async def test_stream_socket_is_refused(loop):
+    with socket.socket() as sock, pytest.raises(ValueError, match="was expected"):
+        await loop.create_datagram_endpoint(Datagrams, sock=sock)
+
+
 # Errors.
 
 async def test_refused_datagram(loop, bound):

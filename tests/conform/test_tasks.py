@@ -4,7 +4,7 @@ import gc
 import logging
 
 import pytest
-from support.loops import needs_python, only_in_debug, without_debug
+from support.loops import differs_from_asyncio, needs_python, only_in_debug, without_debug
 from support.waiting import turns
 
 
@@ -39,6 +39,24 @@ async def test_task_factory_makes_the_tasks(loop):
     loop.set_task_factory(None)
     await loop.create_task(asyncio.sleep(0))
     assert len(made) == 1
+
+
+@differs_from_asyncio("refuses keyword arguments that it does not know", below=(3, 13, 3))
+async def test_task_factory_is_given_what_else_the_caller_asks_for(loop):
+    given = []
+
+    def factory(loop, coro, *, priority=0, context=None):
+        given.append(priority)
+        return asyncio.Task(coro, loop=loop, name="factory's", context=context)
+
+    loop.set_task_factory(factory)
+    try:
+        task = loop.create_task(asyncio.sleep(0), priority=3)
+        assert task.get_name() == "factory's"
+        await task
+    finally:
+        loop.set_task_factory(None)
+    assert given == [3]
 
 
 def test_task_factory_must_be_callable(loop):

@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from support.loops import without_debug
+from support.loops import differs_from_asyncio, without_debug
 from support.waiting import in_thread, soon, until
 
 
@@ -419,3 +419,16 @@ async def test_wait_for_a_flag_set_by_a_thread(loop):
     seen = []
     with in_thread(loop.call_soon_threadsafe, seen.append, 1):
         await until(lambda: seen, "the call")
+
+
+@differs_from_asyncio("waits for the threads all the same", below=(3, 13))
+@without_debug("executors know no debug mode")
+async def test_shutdown_of_the_executor_gives_up_in_time(loop):
+    release = threading.Event()
+    job = loop.run_in_executor(None, release.wait, 5)
+    try:
+        with pytest.warns(RuntimeWarning, match="joining its threads within 0.02 s"):
+            await asyncio.wait_for(loop.shutdown_default_executor(timeout=0.02), 2)
+    finally:
+        release.set()
+    assert await soon(job)
