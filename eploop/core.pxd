@@ -45,10 +45,12 @@ cdef class LoopCore:
         int64_t _turn_began_ns
         Py_ssize_t _callbacks_since_poll
         # Options.
+        bint _has_own_clock         # a subclass overrides time()
         int64_t _grid_ns
         int64_t _spin_ns
     cdef int defer(self, Runnable job) except -1           # runs in the next turn
     cdef int flush_later(self, Watcher watcher) except -1  # flush() when this turn's callbacks end
+    cdef double _now(self) except? -1
     cdef uint64_t turn(self) noexcept                      # number of the current turn
     cdef bint is_turning(self) noexcept                    # false while nobody runs the loop
     cdef Handle _soon(self, object callback, tuple args, object context)

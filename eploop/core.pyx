@@ -62,6 +62,7 @@ cdef class LoopCore:
         self._unflushed = []
         self._spin_ns = busy_poll_us * 1000
         self._grid_ns = 1 if precise_timers else GRID_NS
+        self._has_own_clock = type(self).time is not LoopCore.time
 
     # ---- scheduling
 
@@ -113,7 +114,7 @@ cdef class LoopCore:
         """
         if delay is None:
             raise TypeError("delay must not be None")
-        return self._call_at(clock.monotonic_ns() * NS + <double>delay, callback, args, context,
+        return self._call_at(self._now() + <double>delay, callback, args, context,
                              "call_later")
 
     def call_at(self, when, callback, *args, context=None):
@@ -164,8 +165,14 @@ cdef class LoopCore:
     cdef bint is_turning(self) noexcept:
         return self._thread != 0
 
+    cdef double _now(self) except? -1:
+        return self.time() if self._has_own_clock else clock.monotonic_ns() * NS
+
     def time(self):
-        """Seconds of CLOCK_MONOTONIC, read at each call; the same clock as time.monotonic()."""
+        """Seconds of CLOCK_MONOTONIC, read at each call; the same clock as time.monotonic().
+
+        Timers obey a subclass's own.
+        """
         return clock.monotonic_ns() * NS
 
     # ---- one turn
@@ -196,7 +203,7 @@ cdef class LoopCore:
         self._turn_began_ns = now_ns
         self.counters.turns += 1
         if self.timers.size:
-            self._expire(now_ns * NS)
+            self._expire(self._now() if self._has_own_clock else now_ns * NS)
         self._run_ready()
         if self._unflushed:
             self._flush()
@@ -206,6 +213,8 @@ cdef class LoopCore:
         """Wait for events, as long as the first timer allows."""
         cdef int64_t timeout_ns = NO_LIMIT_NS
         if self.timers.size:
+            if self._has_own_clock:
+                now_ns = <int64_t>(self._now() * 1e9)
             timeout_ns = self._until_ns(self.timers.first(), now_ns)
             if timeout_ns == 0:
                 return self.poller.poll()

@@ -82,7 +82,7 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
     def _make_ssl_transport(self, rawsock, protocol, sslcontext, waiter=None, *,
                             server_side=False, server_hostname=None, extra=None, server=None,
                             ssl_handshake_timeout=None, ssl_shutdown_timeout=None, **options):
-        wrapped = tls.TLSProtocol(
+        wrapped = tls.SSLProtocol(
             self, protocol, sslcontext, waiter, server_side, server_hostname,
             ssl_handshake_timeout=ssl_handshake_timeout,
             ssl_shutdown_timeout=ssl_shutdown_timeout, **options)

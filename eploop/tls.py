@@ -1,16 +1,44 @@
-"""TLS by asyncio's own implementation, over our transports, with three of its faults mended.
+"""TLS by asyncio's own implementation, over our transports, with a few of its faults mended.
 
 Source: CPython 3.13 asyncio.sslproto, asyncio.base_events.BaseEventLoop.start_tls; for bytes read
 ahead, CPython 3.15 asyncio.base_events.BaseEventLoop.start_tls.
 """
 
+import contextvars
 import ssl
 import weakref
 from asyncio import sslproto, streams
 
 
-class TLSProtocol(sslproto.SSLProtocol):
+class SSLTransport(sslproto._SSLProtocolTransport):
+    """asyncio's transport; also refuses what is not bytes-like before anything is sent."""
+
+    def writelines(self, list_of_data):
+        """Write each item of an iterable of bytes-like objects."""
+        parts = list(list_of_data)
+        for part in parts:
+            if not isinstance(part, (bytes, bytearray, memoryview)):
+                raise TypeError(
+                    f"data argument must be a bytes-like object, not {type(part).__name__!r}")
+        super().writelines(parts)
+
+
+class SSLProtocol(sslproto.SSLProtocol):
     """asyncio's SSLProtocol; also remembers the addresses of the connection after its end."""
+
+    def __init__(self, *args, **options):
+        self._context = contextvars.copy_context()
+        super().__init__(*args, **options)
+
+    def _get_app_transport(self):
+        if self._app_transport is None and not self._app_transport_created:
+            self._app_transport = SSLTransport(self._loop, self)
+            self._app_transport_created = True
+        return super()._get_app_transport()
+
+    def _control_app_writing(self):
+        # Called by whoever writes. A copy, as the context itself may be entered already.
+        self._context.copy().run(super()._control_app_writing)
 
     def _set_app_protocol(self, app_protocol):
         super()._set_app_protocol(app_protocol)
@@ -66,7 +94,7 @@ async def start_tls(loop, transport, protocol, context, *, server_side, server_h
     if not getattr(transport, "_start_tls_compatible", False):
         raise TypeError(f"transport {transport!r} is not supported by start_tls()")
     waiter = loop.create_future()
-    wrapped = TLSProtocol(
+    wrapped = SSLProtocol(
         loop, protocol, context, waiter, server_side, server_hostname,
         ssl_handshake_timeout=handshake_timeout, ssl_shutdown_timeout=shutdown_timeout,
         call_connection_made=False)
