@@ -50,11 +50,17 @@ async def ended(end, protocol, file, far):
         file.close()
 
 
+@row("are asyncio.ReadTransport and WriteTransport")
+async def classes(loop, folder):
+    async with reading(loop, folder) as (reader, _, _), writing(loop, folder) as (writer, _, _):
+        kind_of(reader, asyncio.ReadTransport)
+        kind_of(writer, asyncio.WriteTransport)
+
+
 @row("connect_read_pipe(protocol_factory=, pipe=): data, end, connection_lost()")
 async def read_pipe(loop, folder):
     for kind in ("pipe", "fifo", "socket"):
-        async with reading(loop, folder, kind) as (transport, protocol, far):
-            kind_of(transport, asyncio.ReadTransport)
+        async with reading(loop, folder, kind) as (_, protocol, far):
             far.write(b"hello")
             equal(await protocol.until_received(5), b"hello")
             far.close()
@@ -121,7 +127,6 @@ async def buffered(loop, folder):
 async def write_pipe(loop, folder):
     for kind in ("pipe", "fifo", "socket", "tty"):
         async with writing(loop, folder, kind) as (transport, protocol, far):
-            kind_of(transport, asyncio.WriteTransport)
             transport.write(b"hello")
             equal(await far.read(5), b"hello")
             equal(protocol.names, ["connection_made"])

@@ -13,12 +13,12 @@ row = subject("sendfile")
 DATA = bytes(range(250)) * 4000        # more than the kernel takes at once
 
 
-def data_file(folder):
-    """A file that stands at byte 5."""
+def data_file(folder, position=0):
+    """A file that stands at this position."""
     path = folder / "data"
     path.write_bytes(DATA)
     file = path.open("rb")
-    file.seek(5)
+    file.seek(position)
     return file
 
 
@@ -36,6 +36,16 @@ async def sendfile(loop, folder, end):
             data = await sent(loop.sendfile(transport, file), peer, len(DATA))
             assert data == DATA, "other bytes"
             equal(file.tell(), len(DATA))
+
+
+@row("sendfile() begins at offset 0, wherever the file stands", ends=STREAMS)
+async def offset_zero(loop, folder, end):
+    async with stream(loop, end) as (transport, _, peer):
+        with data_file(folder, 5) as file:
+            count, data = await soon(asyncio.gather(
+                loop.sendfile(transport, file), peer.recv_exactly(len(DATA) - 5)))
+            assert data.startswith(DATA[:1000]), "from elsewhere"
+            equal(count, len(DATA))
 
 
 @row("sendfile(offset=, count=)", ends=STREAMS)
@@ -59,9 +69,8 @@ async def no_fallback(loop, folder, end):
 async def fallback(loop, end):
     async with stream(loop, end) as (transport, _, peer):
         file = io.BytesIO(DATA)
-        file.seek(5)
         data = await sent(loop.sendfile(transport, file, fallback=True), peer, len(DATA))
-        assert data == DATA, "from elsewhere than offset 0"
+        assert data == DATA, "other bytes"
 
 
 @row("sendfile() comes after what was written before", ends=STREAMS)

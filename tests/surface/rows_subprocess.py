@@ -64,7 +64,6 @@ async def subprocess_exec(loop):
 @row("subprocess_shell(protocol_factory=, cmd=): the order of the calls")
 async def subprocess_shell(loop):
     async with shell(loop, "echo out; echo err >&2; exit 3") as (transport, protocol):
-        kind_of(transport, asyncio.SubprocessTransport)
         equal(await protocol.until_lost(), None)
         equal(protocol.data, {1: b"out\n", 2: b"err\n"})
         equal(transport.get_returncode(), 3)
@@ -72,22 +71,33 @@ async def subprocess_shell(loop):
         equal((protocol.count("pipe_connection_lost"), protocol.count("process_exited")), (3, 1))
 
 
-@row("get_pid(), get_returncode(), get_extra_info(name=subprocess, default=)")
+@row("is an asyncio.SubprocessTransport, its pipes ReadTransport and WriteTransport")
+async def classes(loop):
+    async with shell(loop, "read line") as (transport, _):
+        kind_of(transport, asyncio.SubprocessTransport)
+        kind_of(transport.get_pipe_transport(0), asyncio.WriteTransport)
+        kind_of(transport.get_pipe_transport(1), asyncio.ReadTransport)
+
+
+@row("get_extra_info(name=subprocess, default=): a subprocess.Popen")
+async def extra_info(loop):
+    async with shell(loop, "read line") as (transport, _):
+        equal(transport.get_extra_info("no such thing", 3), 3)
+        kind_of(transport.get_extra_info("subprocess"), subprocess.Popen)
+
+
+@row("get_pid(), get_returncode()")
 async def asking(loop):
     async with shell(loop, "echo $$; read line") as (transport, protocol):
         await protocol.until_called("pipe_data_received")
         equal(transport.get_pid(), int(protocol.data[1]))
         equal(transport.get_returncode(), None)
-        kind_of(transport.get_extra_info("subprocess"), subprocess.Popen)
-        equal(transport.get_extra_info("no such thing", 3), 3)
 
 
 @row("get_pipe_transport(fd=): writing and ending the input")
 async def pipe_transport(loop):
     async with shell(loop, "cat") as (transport, protocol):
         stdin = transport.get_pipe_transport(0)
-        kind_of(stdin, asyncio.WriteTransport)
-        kind_of(transport.get_pipe_transport(1), asyncio.ReadTransport)
         equal(transport.get_pipe_transport(7), None)
         stdin.write(b"hello")
         stdin.write_eof()
@@ -119,12 +129,18 @@ async def late_signal(loop):
                 send()
 
 
-@row("close() kills, is_closing()")
-async def close(loop):
-    async with shell(loop, "exec sleep 10") as (transport, protocol):
+@row("is_closing()")
+async def is_closing(loop):
+    async with shell(loop, "exec sleep 10") as (transport, _):
         equal(transport.is_closing(), False)
         transport.close()
         equal(transport.is_closing(), True)
+
+
+@row("close() kills")
+async def close(loop):
+    async with shell(loop, "exec sleep 10") as (transport, protocol):
+        transport.close()
         await protocol.until_lost()
         equal(transport.get_returncode(), -signal.SIGKILL)
 
@@ -158,6 +174,8 @@ async def context(loop):
 
 @row("no such program is a FileNotFoundError, and leaves nothing behind")
 async def no_program(loop):
+    async with shell(loop, "exit 0") as (_, protocol):
+        await protocol.until_lost()     # what is there from now on is no leak
     before = descriptors()
     await refused(loop.subprocess_exec(Recorder, "/no/such/program"), FileNotFoundError)
     await turns(4)

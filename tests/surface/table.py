@@ -6,9 +6,9 @@ INTRODUCTION = """\
 # Features
 
 Every public method of asyncio's event loop, of its transports and of its servers, with every
-documented parameter, as asyncio's newest documentation has them; and behaviour that users ask for
-or stumble over. Each row is a small program that looks at the effect of what it calls: see
-`tests/surface`. This page is its output:
+parameter that is documented up to Python 3.14; and behaviour that users ask for or stumble over.
+Each row is a small program that looks at the effect of what it calls: see `tests/surface`. This
+page is its output:
 
 ```sh
 {command}
