@@ -18,7 +18,7 @@ cdef class Transport(Watcher):
         # Life.
         int _lost                   # > 0 once connection_lost is due; then counts lost writes
         unsigned char _queued       # stands in the ready queue
-        unsigned char _closing
+        readonly unsigned char _closing     # programs read it, on asyncio's and uvloop's too
         unsigned char _made         # connection_made was called
         unsigned char _is_paused     # the protocol was told to pause writing
         dict __dict__               # so that programs may replace methods, as on asyncio's
