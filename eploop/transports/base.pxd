@@ -8,7 +8,7 @@ cdef class Transport(Watcher):
     cdef:
         readonly LoopCore _loop
         object _protocol
-        object _context             # one for the whole connection; its protocol runs there
+        readonly object _context    # one for the whole connection; its protocol runs there
         object _server              # that accepted it, or None
         dict _extra                 # extra info that was given or asked for; None until then
         object _waiter              # a future that waits for connection_made, or None
