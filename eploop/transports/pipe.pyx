@@ -555,6 +555,17 @@ cdef class WritePipeTransport(Transport):
     def set_protocol(self, protocol):
         self._protocol = protocol
 
+    # ---- not for a writing end; asyncio's is an asyncio.Transport that lacks them
+
+    def pause_reading(self):
+        raise NotImplementedError
+
+    def resume_reading(self):
+        raise NotImplementedError
+
+    def is_reading(self):
+        raise NotImplementedError
+
     cdef int release(self) except -1:
         if self.fd >= 0:
             self._loop.counters.transports -= 1
