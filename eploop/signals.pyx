@@ -134,7 +134,8 @@ cdef class Signals(Watcher):
         if inspect.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         check_signal(sig)
-        self._loop._check_closed()
+        if self._loop is None:
+            raise RuntimeError("Event loop is closed")
         if threading.get_ident() != threading.main_thread().ident:
             raise RuntimeError("signal handlers can only be added in the main thread")
         before = self._handlers.get(sig)
@@ -176,6 +177,7 @@ cdef class Signals(Watcher):
         for sig in list(self._handlers):
             self.remove(sig)
         self._close_pipe()
+        self._loop = None       # it refers to us; a closed loop shall not wait for the collector
 
 
 def check_signal(sig):
