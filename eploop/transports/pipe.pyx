@@ -133,6 +133,9 @@ cdef class ReadPipeTransport(Transport):
             return 0
         if not self._made:
             self.call_connection_made()
+            if self._readable and self.wants_to_read():
+                return self.enqueue()       # after whoever waits for the connection
+            return self._rearm()
         try:
             if self._readable and self.wants_to_read():
                 self._read_once()

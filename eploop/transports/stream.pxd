@@ -37,6 +37,7 @@ cdef class StreamTransport(Transport):
         unsigned char _armed        # oneshot mode: an event may come
     cdef int open(self, LoopCore loop, object protocol, object context, object server) except -1
     cdef int start(self, object waiter) except -1
+    cdef int _begin(self) except -1
     cdef bint wants_to_read(self) noexcept
     cdef int write_bytes(self, bytes owner, const char *start, Py_ssize_t n) except -1
     cdef uint32_t _edge_interest(self) noexcept
