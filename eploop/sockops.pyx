@@ -43,7 +43,9 @@ cdef class Wait(Runnable):
 
 
 async def wait(LoopCore loop, sock, bint writable):
-    """Wait until `sock` is readable or writable.
+    """Wait until `sock` is readable or writable; its descriptor, -1 if it was closed meanwhile.
+
+    The number may name another socket by then.
 
     Raises:
         RuntimeError: A transport owns it.
@@ -60,6 +62,7 @@ async def wait(LoopCore loop, sock, bint writable):
         await waiter.future
     finally:
         descriptor.forget(waiter)
+    return sock.fileno()
 
 
 def check_socket(LoopCore loop, sock):
@@ -84,6 +87,8 @@ async def recv(LoopCore loop, sock, Py_ssize_t nbytes):
     check_socket(loop, sock)
     if nbytes < 0:
         raise ValueError("negative buffersize in recv")
+    if nbytes == 0:
+        return b""      # as socket.recv(), which does not ask the kernel
     fd = sock.fileno()
     while True:
         if nbytes <= READ_BYTES:
@@ -98,7 +103,7 @@ async def recv(LoopCore loop, sock, Py_ssize_t nbytes):
                 return data if n == nbytes else data[:n]
         if n != -EAGAIN:
             raise_errno(n, "recv")
-        await wait(loop, sock, False)
+        fd = await wait(loop, sock, False)
 
 
 async def recv_into(LoopCore loop, sock, buffer):
@@ -111,15 +116,16 @@ async def recv_into(LoopCore loop, sock, buffer):
     fd = sock.fileno()
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     try:
-        while True:
+        while view.len > 0:
             n = sockets.recv(fd, view.buf, <size_t>view.len)
             if n >= 0:
                 return n
             if n != -EAGAIN:
                 raise_errno(n, "recv")
-            await wait(loop, sock, False)
+            fd = await wait(loop, sock, False)
     finally:
         PyBuffer_Release(&view)
+    return 0
 
 
 async def sendall(LoopCore loop, sock, data):
@@ -138,7 +144,7 @@ async def sendall(LoopCore loop, sock, data):
             if n >= 0:
                 sent += n
             elif n == -EAGAIN:
-                await wait(loop, sock, True)
+                fd = await wait(loop, sock, True)
             else:
                 raise_errno(n, "send")
     finally:
@@ -186,7 +192,7 @@ async def receive_from(LoopCore loop, sock, buffer, Py_ssize_t nbytes):
                 return n, to_python(<sockets.sockaddr *>&address, size)
             if n != -EAGAIN:
                 raise_errno(n, "recvfrom")
-            await wait(loop, sock, False)
+            fd = await wait(loop, sock, False)
     finally:
         PyBuffer_Release(&view)
 
@@ -218,7 +224,7 @@ async def sendto(LoopCore loop, sock, data, address):
                 return n
             if n != -EAGAIN:
                 raise_errno(n, "sendto")
-            await wait(loop, sock, True)
+            fd = await wait(loop, sock, True)
     finally:
         PyBuffer_Release(&view)
 
@@ -253,7 +259,7 @@ async def accept(LoopCore loop, sock):
             break
         if new != -EAGAIN:
             raise_errno(new, "accept4")
-        await wait(loop, sock, False)
+        fd = await wait(loop, sock, False)
     connection = socket_module.socket(sock.family, sock.type, sock.proto, fileno=new)
     connection.setblocking(False)
     return connection, to_python(<sockets.sockaddr *>&address, size)
