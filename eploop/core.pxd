@@ -67,4 +67,5 @@ cdef class LoopCore:
     cdef int _flush(self) except -1
     cdef void _note_turn_time(self, int64_t now_ns) noexcept
     cdef Descriptor _descriptor(self, object fd)
+    cdef Descriptor _watched(self, object fd)
     cdef Handle _watching(self, object callback, tuple args)

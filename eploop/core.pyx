@@ -25,7 +25,7 @@ from eploop.handles cimport (
     Handle, Runnable, ThreadsafeHandle, copy_context, new_handle,
 )
 from eploop.poller cimport Poller, Watcher
-from eploop.readers cimport Descriptor, descriptor_at
+from eploop.readers cimport Descriptor, descriptor_at, descriptor_of_closed
 from eploop.ready cimport ReadyQueue
 from eploop.syscalls cimport clock
 from eploop.timers cimport TimerHandle, TimerHeap, new_timer
@@ -466,23 +466,33 @@ cdef class LoopCore:
 
     def add_reader(self, fd, callback, *args):
         """Call `callback(*args)` while `fd` is readable (level-triggered in every mode)."""
-        self._descriptor(fd).set_reader(self._watching(callback, args))
+        self._descriptor(fd).set_reader(self._watching(callback, args), fd)
 
     def add_writer(self, fd, callback, *args):
         """Call `callback(*args)` while `fd` is writable (level-triggered in every mode)."""
-        self._descriptor(fd).set_writer(self._watching(callback, args))
+        self._descriptor(fd).set_writer(self._watching(callback, args), fd)
 
     def remove_reader(self, fd):
-        """End `add_reader`; True if there was one."""
-        return not self._is_closed and self._descriptor(fd).set_reader(None)
+        """End `add_reader`, also of a file object that was closed; True if there was one."""
+        return not self._is_closed and self._watched(fd).set_reader(None, fd)
 
     def remove_writer(self, fd):
-        """End `add_writer`; True if there was one."""
-        return not self._is_closed and self._descriptor(fd).set_writer(None)
+        """End `add_writer`, also of a file object that was closed; True if there was one."""
+        return not self._is_closed and self._watched(fd).set_writer(None, fd)
 
     cdef Descriptor _descriptor(self, object fd):
         self._check_closed()
         return descriptor_at(self.poller, self.ready, fileno_of(fd))
+
+    cdef Descriptor _watched(self, object fd):
+        cdef Descriptor descriptor
+        try:
+            return self._descriptor(fd)
+        except ValueError:
+            descriptor = descriptor_of_closed(self.poller, fd)
+            if descriptor is None:
+                raise
+            return descriptor
 
     cdef Handle _watching(self, object callback, tuple args):
         cdef Handle handle = new_handle(callback, args, self, copy_context())

@@ -24,11 +24,15 @@ cdef class Descriptor(Watcher):
         list _read_waits
         list _write_waits
         object _owner           # weak reference to the socket that waited last, or None
-    cdef bint set_reader(self, Handle handle) except -1    # true: there was one
-    cdef bint set_writer(self, Handle handle) except -1
+        object _file            # what was given to add_reader or add_writer, if no number; or None
+        bint _is_gone           # it was closed before it was removed
+    # The handlers for `file`, a descriptor or an object that has one; true if there was one.
+    cdef bint set_reader(self, Handle handle, object file) except -1
+    cdef bint set_writer(self, Handle handle, object file) except -1
     cdef int await_readable(self, Runnable waiter, object sock) except -1
     cdef int await_writable(self, Runnable waiter, object sock) except -1
     cdef int forget(self, Runnable waiter) except -1       # it waits no more
+    cdef int _note_file(self, Handle handle, object file) except -1
     cdef int _wake(self, list waits) except -1
     cdef int _end_surplus(self, bint woken) except -1
     cdef int _update(self, bint again) except -1
@@ -38,3 +42,4 @@ cdef class Descriptor(Watcher):
 
 
 cdef Descriptor descriptor_at(Poller poller, ReadyQueue ready, int fd)
+cdef Descriptor descriptor_of_closed(Poller poller, object file)

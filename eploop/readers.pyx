@@ -31,6 +31,19 @@ cdef Descriptor descriptor_at(Poller poller, ReadyQueue ready, int fd):
     return descriptor
 
 
+cdef Descriptor descriptor_of_closed(Poller poller, object file):
+    """The descriptor that `file` had when it was watched; None if it was not.
+
+    A file object that was closed does not know its number any more.
+    """
+    cdef Watcher watcher
+    for watcher in poller.watchers():
+        if isinstance(watcher, Descriptor) and (<Descriptor>watcher)._file is file:
+            (<Descriptor>watcher)._is_gone = True
+            return <Descriptor>watcher
+    return None
+
+
 @cython.final
 cdef class Descriptor(Watcher):
 
@@ -92,6 +105,8 @@ cdef class Descriptor(Watcher):
             wanted |= EPOLLIN
         if self._write_waits is not None:
             wanted |= EPOLLOUT
+        if self._is_gone and level and wanted == level:
+            return 0    # the kernel has forgotten it
         if not level and wanted:
             # Further edges than the wanted ones wake nobody, and are not worth a call.
             wanted |= EPOLLET | (self.interest & EPOLLIN)
@@ -105,30 +120,43 @@ cdef class Descriptor(Watcher):
             return 0    # nobody waits now; likely somebody will
         return self._poller.remove(self)
 
-    cdef bint set_reader(self, Handle handle) except -1:
+    cdef bint set_reader(self, Handle handle, object file) except -1:
         cdef Handle old = self.reader
         self.reader = handle
+        self._note_file(handle, file)
         try:
             # A second handler may be for a file that took over the number of a closed one.
             self._update(old is not None and handle is not None)
         except BaseException:
             self.reader = None
+            self._note_file(None, None)
             raise
         if old is not None:
             old._cancel()
         return old is not None
 
-    cdef bint set_writer(self, Handle handle) except -1:
+    cdef bint set_writer(self, Handle handle, object file) except -1:
         cdef Handle old = self.writer
         self.writer = handle
+        self._note_file(handle, file)
         try:
             self._update(old is not None and handle is not None)
         except BaseException:
             self.writer = None
+            self._note_file(None, None)
             raise
         if old is not None:
             old._cancel()
         return old is not None
+
+    cdef int _note_file(self, Handle handle, object file) except -1:
+        if handle is not None:
+            self._is_gone = False
+            if not isinstance(file, int):
+                self._file = file
+        elif self.reader is None and self.writer is None:
+            self._file = None
+        return 0
 
     cdef int await_readable(self, Runnable waiter, object sock) except -1:
         if self._read_waits is None:

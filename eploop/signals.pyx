@@ -1,9 +1,10 @@
 """Signals: Python's handlers run promptly in an idle loop, and add_signal_handler.
 
 While the loop runs in the main thread, signal.set_wakeup_fd names a pipe of ours, so that a signal
-ends a blocked wait whichever thread it reached (an eventfd would refuse the one-byte write). The
-bytes in the pipe mean nothing beyond that: Python marks a signal as pending before it writes, and
-the loop runs pending Python handlers after each wait. So a full pipe loses no signal.
+ends a blocked wait whichever thread it reached (an eventfd would refuse the one-byte write).
+Python marks a signal as pending before it writes, and the loop runs pending Python handlers after
+each wait. So a full pipe loses no signal. The bytes, which are signal numbers, matter only where a
+program has put another Python handler in the place of ours: both are to be called.
 
 Source: CPython 3.13 asyncio.unix_events._UnixSelectorEventLoop; signal(7), Modules/signalmodule.c.
 """
@@ -112,9 +113,18 @@ cdef class Signals(Watcher):
         return 0
 
     cdef int on_io(self, uint32_t events) except -1:
-        cdef char dust[DRAIN_BYTES]
-        while descriptors.read(self.fd, dust, DRAIN_BYTES) == DRAIN_BYTES:
-            pass
+        cdef unsigned char caught[DRAIN_BYTES]
+        cdef ssize_t i, n = DRAIN_BYTES
+        while n == DRAIN_BYTES:
+            n = descriptors.read(self.fd, caught, DRAIN_BYTES)
+            for i in range(n):
+                if caught[i] in self._handlers:
+                    self._caught(caught[i])
+        return 0
+
+    cdef int _caught(self, int signum) except -1:
+        if signal.getsignal(signum) != self._on_signal:
+            self._on_signal(signum, None)
         return 0
 
     # ---- handlers
@@ -124,7 +134,8 @@ cdef class Signals(Watcher):
         if inspect.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         check_signal(sig)
-        self._loop._check_closed()
+        if self._loop is None:
+            raise RuntimeError("Event loop is closed")
         if threading.get_ident() != threading.main_thread().ident:
             raise RuntimeError("signal handlers can only be added in the main thread")
         before = self._handlers.get(sig)
@@ -166,6 +177,7 @@ cdef class Signals(Watcher):
         for sig in list(self._handlers):
             self.remove(sig)
         self._close_pipe()
+        self._loop = None       # it refers to us; a closed loop shall not wait for the collector
 
 
 def check_signal(sig):

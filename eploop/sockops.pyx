@@ -116,10 +116,8 @@ async def recv_into(LoopCore loop, sock, buffer):
     fd = sock.fileno()
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     try:
-        while True:
-            n = 0
-            if view.len:
-                n = sockets.recv(fd, view.buf, <size_t>view.len)
+        while view.len > 0:
+            n = sockets.recv(fd, view.buf, <size_t>view.len)
             if n >= 0:
                 return n
             if n != -EAGAIN:
@@ -127,6 +125,7 @@ async def recv_into(LoopCore loop, sock, buffer):
             fd = await wait(loop, sock, False)
     finally:
         PyBuffer_Release(&view)
+    return 0
 
 
 async def sendall(LoopCore loop, sock, data):

@@ -1,13 +1,13 @@
-"""TLS by asyncio's own implementation, over our transports, with a few of its faults mended.
+"""TLS by asyncio's own implementation, over our transports, with some of its faults mended.
 
 Source: CPython 3.13 asyncio.sslproto, asyncio.base_events.BaseEventLoop.start_tls; for bytes read
 ahead, CPython 3.15 asyncio.base_events.BaseEventLoop.start_tls.
 """
 
-import contextvars
 import ssl
 import weakref
 from asyncio import sslproto, streams
+from asyncio.sslproto import SSLProtocolState
 
 
 class SSLTransport(sslproto._SSLProtocolTransport):
@@ -24,21 +24,18 @@ class SSLTransport(sslproto._SSLProtocolTransport):
 
 
 class SSLProtocol(sslproto.SSLProtocol):
-    """asyncio's SSLProtocol; also remembers the addresses of the connection after its end."""
+    """asyncio's SSLProtocol; also remembers the addresses of the connection after its end.
 
-    def __init__(self, *args, **options):
-        self._context = contextvars.copy_context()
-        super().__init__(*args, **options)
+    The protocol above is called in the connection's context, whoever writes, resumes or closes.
+    """
+
+    _context = None
 
     def _get_app_transport(self):
         if self._app_transport is None and not self._app_transport_created:
             self._app_transport = SSLTransport(self._loop, self)
             self._app_transport_created = True
         return super()._get_app_transport()
-
-    def _control_app_writing(self):
-        # Called by whoever writes. A copy, as the context itself may be entered already.
-        self._context.copy().run(super()._control_app_writing)
 
     def _set_app_protocol(self, app_protocol):
         super()._set_app_protocol(app_protocol)
@@ -54,7 +51,53 @@ class SSLProtocol(sslproto.SSLProtocol):
 
     def connection_made(self, transport):
         self._below = transport
+        self._context = context_of(transport)
         super().connection_made(transport)
+
+    def _inside(self, function):
+        """Call it in the connection's context, unless there is no connection yet."""
+        context = self._context
+        try:
+            if context is not None:
+                context.run(int)
+        except RuntimeError:
+            context = None      # entered already, as one of the protocol's own callbacks asks
+        if context is None:
+            function()
+        else:
+            context.run(function)
+
+    def _control_app_writing(self):
+        size = self._get_write_buffer_size()
+        if self._app_writing_paused:
+            is_due = size <= self._outgoing_low_water
+        else:
+            is_due = size >= self._outgoing_high_water
+        if is_due:
+            self._inside(super()._control_app_writing)
+
+    def _resume_reading(self):
+        if self._app_reading_paused:
+            self._app_reading_paused = False
+            self._loop.call_soon(self._go_on_reading, context=self._context)
+
+    def _go_on_reading(self):
+        if self._state is SSLProtocolState.WRAPPED:
+            self._do_read()
+        elif self._state is SSLProtocolState.FLUSHING:
+            self._do_flush()
+        elif self._state is SSLProtocolState.SHUTDOWN:
+            self._do_shutdown()
+
+    def _start_shutdown(self):
+        self._inside(super()._start_shutdown)       # which delivers what was read before
+
+
+def context_of(transport):
+    """The context of the connection below: a stream, or TLS itself."""
+    if isinstance(transport, sslproto._SSLProtocolTransport):
+        return transport._ssl_protocol._context
+    return getattr(transport, "_context", None)    # None: a transport of somebody else
 
 
 class BufferGuard:

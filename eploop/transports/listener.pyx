@@ -8,6 +8,7 @@ Source: CPython 3.13 asyncio.selector_events.BaseSelectorEventLoop._accept_conne
 import socket as socket_module
 from asyncio.constants import ACCEPT_RETRY_DELAY
 from asyncio.trsock import TransportSocket
+from functools import partial
 
 cimport cython
 from libc.errno cimport EAGAIN, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM
@@ -108,7 +109,8 @@ cdef class Listener(Watcher):
         connection = socket_module.socket(self._socket.family, self._socket.type,
                                           self._socket.proto, fileno=fd)
         connection.setblocking(False)
-        self._accept_wrapped(connection, to_python(<sock.sockaddr *>address, size))
+        peer = to_python(<sock.sockaddr *>address, size)
+        call_in(self._context, partial(self._accept_wrapped, connection, peer))
         return 0
 
     cdef int _open_transport(self, int fd, sock.sockaddr_storage *address,

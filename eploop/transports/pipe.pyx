@@ -133,6 +133,9 @@ cdef class ReadPipeTransport(Transport):
             return 0
         if not self._made:
             self.call_connection_made()
+            if self._readable and self.wants_to_read():
+                return self.enqueue()       # after whoever waits for the connection
+            return self._rearm()
         try:
             if self._readable and self.wants_to_read():
                 self._read_once()
@@ -554,6 +557,17 @@ cdef class WritePipeTransport(Transport):
 
     def set_protocol(self, protocol):
         self._protocol = protocol
+
+    # ---- not for a writing end; asyncio's is an asyncio.Transport that lacks them
+
+    def pause_reading(self):
+        raise NotImplementedError
+
+    def resume_reading(self):
+        raise NotImplementedError
+
+    def is_reading(self):
+        raise NotImplementedError
 
     cdef int release(self) except -1:
         if self.fd >= 0:

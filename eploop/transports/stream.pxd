@@ -20,7 +20,7 @@ cdef class StreamTransport(Transport):
         unsigned char _readable     # there may be something to read
         unsigned char _hung_up      # RDHUP, HUP or ERR was seen: only recv() == 0 ends reading
         unsigned char _to_the_end   # short reads prove nothing here: read until would-block
-        unsigned char _paused
+        readonly unsigned char _paused      # programs read it, as `_closing`
         unsigned char _read_closed  # EOF was delivered, the sending half stays open
         # Writing.
         WriteQueue _queue           # None if nothing is unsent
@@ -37,6 +37,7 @@ cdef class StreamTransport(Transport):
         unsigned char _armed        # oneshot mode: an event may come
     cdef int open(self, LoopCore loop, object protocol, object context, object server) except -1
     cdef int start(self, object waiter) except -1
+    cdef int _begin(self) except -1
     cdef bint wants_to_read(self) noexcept
     cdef int write_bytes(self, bytes owner, const char *start, Py_ssize_t n) except -1
     cdef uint32_t _edge_interest(self) noexcept

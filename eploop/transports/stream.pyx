@@ -177,7 +177,7 @@ cdef class StreamTransport(Transport):
         if self.fd < 0:
             return 0
         if not self._made:
-            self.call_connection_made()
+            return self._begin()
         try:
             if self._writable:
                 self._writable = False
@@ -188,6 +188,13 @@ cdef class StreamTransport(Transport):
         finally:
             self._rearm()
         return 0
+
+    cdef int _begin(self) except -1:
+        self.call_connection_made()
+        if self._readable and self.wants_to_read():
+            # After whoever waits for the connection, who may have a peer to name first.
+            return self.enqueue()
+        return self._rearm()
 
     cdef int flush(self) except -1:
         self._to_flush = False

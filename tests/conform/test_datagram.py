@@ -4,6 +4,7 @@ import errno
 import itertools
 import socket
 import struct
+import time
 
 import pytest
 from support.datagrams import Datagrams, bound_sockets, endpoint, take, unused_address
@@ -480,3 +481,16 @@ def test_system_exit_keeps_the_rest(loop, bound):
         await protocol.until_lost()
 
     loop.run_until_complete(rest())
+
+
+async def test_whoever_awaits_the_endpoint_goes_before_its_datagrams(loop, bound, family):
+    def slowly():
+        time.sleep(0.002)       # the loop asks the kernel again before it calls connection_made
+        return Datagrams()
+
+    far, near = bound(family), bound(family)
+    far.sendto(b"early", near.getsockname())
+    async with endpoint(loop, near, slowly) as (_, protocol):
+        assert protocol.names == ["connection_made"]
+        await protocol.until_called("datagram_received")
+        assert protocol.datagrams == [b"early"]

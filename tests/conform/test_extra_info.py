@@ -147,3 +147,15 @@ async def test_accepted_connections_do_not_delay_small_packets(loop):
     await accepted[0].until_lost()
     server.close()
     await server.wait_closed()
+
+
+async def test_programs_read_whether_a_transport_is_paused_or_closing(loop, kind):
+    """By names that asyncio and uvloop share."""
+    async with connected(loop, kind, Recorder) as (transport, protocol, _):
+        assert not transport._paused
+        transport.pause_reading()
+        assert transport._paused
+        assert not transport._closing
+        transport.close()
+        assert transport._closing
+        await protocol.until_lost()

@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import random
+import time
 import warnings
 
 import pytest
@@ -406,3 +407,14 @@ async def test_open_transports_are_counted(loop, ends):
     async with reading(loop, ends, Recorder):
         assert loop.statistics().open_transports == before + 1
     assert loop.statistics().open_transports == before
+
+
+async def test_whoever_awaits_the_pipe_goes_before_its_data(loop, ends):
+    def slowly():
+        time.sleep(0.002)       # the loop asks the kernel again before it calls connection_made
+        return Recorder()
+
+    os.write(ends[1], b"early")
+    async with reading(loop, ends, slowly) as (_, protocol, _far):
+        assert protocol.names == ["connection_made"]
+        assert await protocol.until_received(5) == b"early"

@@ -405,6 +405,51 @@ async def test_close_before_remove_is_forgiven(loop, pipe):
     assert loop.remove_reader(number) is False
 
 
+@pytest.mark.parametrize("direction", ["reader", "writer"])
+async def test_closed_socket_object_is_still_known(loop, direction):
+    """AnyIO closes its Unix sockets before it removes them."""
+    near, far = socket.socketpair()
+    with far:
+        near.setblocking(False)
+        getattr(loop, f"add_{direction}")(near, print)
+        near.close()
+        assert getattr(loop, f"remove_{direction}")(near) is True
+        with pytest.raises(ValueError):     # forgotten
+            getattr(loop, f"remove_{direction}")(near)
+
+
+@differs_from_asyncio("removing the first handler fails, and makes the second unknown")
+async def test_closed_socket_object_with_two_handlers(loop):
+    near, far = socket.socketpair()
+    with far:
+        near.setblocking(False)
+        loop.add_reader(near, print)
+        loop.add_writer(near, print)
+        near.close()
+        assert loop.remove_reader(near) is True
+        assert loop.remove_writer(near) is True
+        with pytest.raises(ValueError):
+            loop.remove_writer(near)
+
+
+async def test_number_of_a_closed_socket_object_is_free_after_its_removal(loop):
+    near, far = socket.socketpair()
+    number = near.fileno()
+    near.setblocking(False)
+    loop.add_reader(near, print)
+    near.close()
+    loop.remove_reader(near)
+    again, other = socket.socketpair()
+    with far, again, other:
+        assert again.fileno() == number
+        again.setblocking(False)
+        got = []
+        loop.add_reader(again, lambda: got.append(again.recv(10)))
+        other.send(b"x")
+        await until(lambda: got)
+        assert loop.remove_reader(again) is True
+
+
 def test_stale_event_does_not_reach_the_next_owner_of_the_number(loop):
     """Two descriptors are ready in one batch; the first callback replaces the second one."""
     pipes = [os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) for _ in range(2)]

@@ -314,6 +314,19 @@ def test_debug_can_be_switched_while_running(loop):
     assert ran == [True, False, True]
 
 
+def test_closed_loop_is_freed_without_the_collector(loop_spec):
+    loop = loop_spec.make()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    dropped = weakref.ref(loop)
+    gc.disable()
+    try:
+        del loop
+        assert dropped() is None
+    finally:
+        gc.enable()
+
+
 def test_asynchronous_generators_are_closed_by_shutdown(loop):
     closed = []
 

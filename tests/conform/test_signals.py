@@ -118,6 +118,24 @@ async def test_second_handler_replaces_the_first(loop):
     loop.remove_signal_handler(USR1)
 
 
+async def test_python_handler_in_the_place_of_the_loops(loop):
+    """Both are called: a server that takes signals for a while does not silence its program."""
+    got, taken = [], []
+    loop.add_signal_handler(USR1, got.append, 1)
+    ours = signal.signal(USR1, lambda signum, frame: taken.append(signum))
+    kill_self(USR1)
+    await until(lambda: got)
+    assert (got, taken) == ([1], [USR1])
+    signal.signal(USR1, ours)
+    kill_self(USR1)
+    await until(lambda: len(got) == 2)
+    assert taken == [USR1]
+    loop.remove_signal_handler(USR1)
+    signal.signal(USR1, signal.SIG_IGN)
+    kill_self(USR1)
+    signal.signal(USR1, signal.SIG_DFL)
+
+
 async def test_remove_tells_whether_there_was_one(loop):
     assert loop.remove_signal_handler(USR1) is False
     loop.add_signal_handler(USR1, print)

@@ -373,3 +373,34 @@ async def test_empty_datagram_by_sendall(loop):
         far.setblocking(False)
         await soon(loop.sock_sendall(near, b""))
         assert await soon(loop.sock_recvfrom(far, 100)) == (b"", None)
+
+
+async def test_nothing_wanted_is_nothing_waited_for(loop, pair):
+    near, _ = pair
+    assert await soon(loop.sock_recv(near, 0)) == b""
+    assert await soon(loop.sock_recv_into(near, bytearray())) == 0
+    assert await soon(loop.sock_sendall(near, b"")) is None
+
+
+@differs_from_asyncio("its selector goes on believing that the closed descriptor is registered")
+async def test_wait_on_a_closed_socket_takes_nothing_from_the_next_one(loop):
+    """The first socket is closed while a task waits for it, and its number is used again."""
+    first, far = socket.socketpair()
+    first.setblocking(False)
+    number = first.fileno()
+    late = loop.create_task(loop.sock_recv(first, 10))
+    await turns()
+    first.close()
+    far.close()
+    second, far = socket.socketpair()
+    with second, far:
+        assert second.fileno() == number
+        second.setblocking(False)
+        task = loop.create_task(loop.sock_recv(second, 10))
+        await turns()
+        far.send(b"x")
+        assert await soon(task) == b"x"
+        await turns()
+        late.cancel()
+        with pytest.raises((OSError, asyncio.CancelledError)):
+            await late

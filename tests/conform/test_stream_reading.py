@@ -2,6 +2,7 @@
 import asyncio
 import os
 import socket
+import time
 from typing import ClassVar
 
 import pytest
@@ -560,3 +561,42 @@ async def test_numbers_used_again_while_others_are_served(loop, kind):
         start()
     await until(lambda: len(finished) >= target and not started)
     await until(lambda: all(text.isdigit() for text in finished))
+
+
+def slow_factory(protocol_factory):
+    """The loop asks the kernel again before it calls connection_made."""
+    def make():
+        time.sleep(0.002)
+        return protocol_factory()
+    return make
+
+
+async def test_whoever_awaits_the_connection_goes_before_its_data(loop, kind, recorder):
+    """It may have to name a peer before there is something to forward."""
+    near, far = socket_pair(kind)
+    far.send(b"early")
+    transport, protocol = await attach(loop, near, slow_factory(recorder))
+    assert protocol.names == ["connection_made"]
+    assert await protocol.until_received(5) == b"early"
+    transport.abort()
+    far.close()
+    await protocol.until_lost()
+
+
+async def test_task_that_connection_made_starts_goes_before_the_data(loop, kind):
+    class Starts(Recorder):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            self.task = loop.create_task(self.first())
+
+        async def first(self):
+            return list(self.names)
+
+    near, far = socket_pair(kind)
+    far.send(b"early")
+    transport, protocol = await attach(loop, near, slow_factory(Starts))
+    await protocol.until_received(5)
+    assert await protocol.task == ["connection_made"]
+    transport.abort()
+    far.close()
+    await protocol.until_lost()

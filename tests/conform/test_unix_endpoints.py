@@ -6,7 +6,7 @@ import stat
 import sys
 
 import pytest
-from support.loops import differs_from_asyncio
+from support.loops import differs_from_asyncio, eploop_only
 from support.net import Peer, tcp_pair, unix_pair
 from support.protocols import Echo, Recorder
 from support.waiting import quiet, turns, until
@@ -290,3 +290,17 @@ async def test_unix_socket_is_accepted_by_create_connection(loop):
     await protocol.until_lost()
     await turns()
     far.close()
+
+
+@eploop_only("tools that look for blocking calls know asyncio's places by name")
+async def test_calls_that_such_tools_replace_are_not_met(loop, path, monkeypatch):
+    def blocks(*args, **kwargs):
+        raise AssertionError("a blocking call")
+
+    with monkeypatch.context() as patches:
+        for name in ("stat", "remove", "unlink"):
+            patches.setattr(os, name, blocks)
+        server = await loop.create_unix_server(Echo, path, cleanup_socket=True)
+        server.close()
+        await server.wait_closed()
+    assert not path.exists()

@@ -444,3 +444,10 @@ async def test_writing_costs_no_epoll_ctl_until_the_pipe_is_full(loop, ends):
             transport.write(b"y" * 100)
             await far.read(200)
         assert loop.statistics().epoll_ctl_calls == before
+
+
+@pytest.mark.parametrize("method", ["pause_reading", "resume_reading", "is_reading"])
+async def test_cannot_be_read_from(loop, ends, method):
+    async with writing(loop, ends, Recorder) as (transport, _, _):
+        with pytest.raises(NotImplementedError):
+            getattr(transport, method)()
