@@ -517,7 +517,7 @@ cdef class StreamTransport(Transport):
         self.fd = -1
         self._loop.counters.transports -= 1
         self._receiver = None
-        self._queue = None
+        self.drop_unsent()
         if self._socket is not None:
             self._socket.close()
         else:
