@@ -61,6 +61,7 @@ cdef class Transport(Watcher):
         try:
             call_in_with(self._context, self._protocol.connection_made, self)
         except (SystemExit, KeyboardInterrupt):
+            self.enqueue()    # for what the kernel may have reported already
             raise
         except BaseException as exc:
             # As in asyncio, where a handle reports it, the connection goes on.

@@ -488,11 +488,13 @@ cdef class DatagramTransport(Transport):
             return self.report(exc)
 
     cdef int _after_write(self) except -1:
-        self.resume_protocol_if_drained()    # which may send again
-        if self._unsent is None:
-            self._blocked = False
-            if self._closing and not self._lost:
-                return self.finish(None)
+        try:
+            self.resume_protocol_if_drained()    # which may send again
+        finally:
+            if self._unsent is None:
+                self._blocked = False
+                if self._closing and not self._lost:
+                    self.finish(None)
         return 0
 
     cdef Py_ssize_t unsent_bytes(self) noexcept:

@@ -355,11 +355,14 @@ cdef class WritePipeTransport(Transport):
                 logger.info("%r was closed by peer", self)
             return self.force_close(
                 os_error(-EPIPE, "write") if self.unsent_bytes() else None)
-        if self._writable:
-            self._writable = False
-            self._blocked = False
-            self._write_out()
-        return self._rearm()
+        try:
+            if self._writable:
+                self._writable = False
+                self._blocked = False
+                self._write_out()
+        finally:
+            self._rearm()
+        return 0
 
     cdef int flush(self) except -1:
         self._to_flush = False
@@ -523,9 +526,11 @@ cdef class WritePipeTransport(Transport):
         return self._after_write()
 
     cdef int _after_write(self) except -1:
-        self.resume_protocol_if_drained()    # which may write again
-        if self._queue is None and self._closing and not self._lost:
-            return self.finish(None)
+        try:
+            self.resume_protocol_if_drained()    # which may write again
+        finally:
+            if self._queue is None and self._closing and not self._lost:
+                self.finish(None)
         return 0
 
     cdef Py_ssize_t unsent_bytes(self) noexcept:

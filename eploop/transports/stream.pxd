@@ -52,6 +52,7 @@ cdef class StreamTransport(Transport):
     cdef Py_ssize_t _send_some(self, Py_ssize_t *offered) except? -1
     cdef int _write_out(self) except -1
     cdef int _after_write(self) except -1
+    cdef int _end_when_sent(self) except -1
     cdef int lend(self) except -1                           # to sendfile
     cdef int take_back(self) except -1
     cdef object until_room(self)                            # a future: queue empty, kernel ready

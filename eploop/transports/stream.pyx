@@ -185,6 +185,9 @@ cdef class StreamTransport(Transport):
                 self._write_out()
             if self._readable and self.wants_to_read():
                 self._read_once()
+        except (SystemExit, KeyboardInterrupt):
+            self.enqueue()    # for what was not come to
+            raise
         finally:
             self._rearm()
         return 0
@@ -249,6 +252,7 @@ cdef class StreamTransport(Transport):
         try:
             keep_open = self._receiver.eof()
         except (SystemExit, KeyboardInterrupt):
+            self._readable = True    # once more, as in asyncio
             raise
         except BaseException as exc:
             return self.fatal(exc, "Fatal error: protocol.eof_received() call failed.")
@@ -428,7 +432,13 @@ cdef class StreamTransport(Transport):
         return self._after_write()
 
     cdef int _after_write(self) except -1:
-        self.resume_protocol_if_drained()    # which may write again
+        try:
+            self.resume_protocol_if_drained()    # which may write again
+        finally:
+            self._end_when_sent()
+        return 0
+
+    cdef int _end_when_sent(self) except -1:
         if self._queue is not None or self._lost:
             return 0
         self._report_room()
@@ -524,7 +534,7 @@ cdef class StreamTransport(Transport):
         self.fd = -1
         self._loop.counters.transports -= 1
         self._receiver = None
-        self._queue = None
+        self.drop_unsent()
         if self._socket is not None:
             self._socket.close()
         else:

@@ -333,8 +333,8 @@ async def test_unwanted_data_do_not_end_a_wait_for_room(loop, pair):
 
 @differs_from_asyncio("a wait on a closed socket keeps the number from its next owner")
 @pytest.mark.parametrize("what", ["recv", "recv_into", "sendall"])
-async def test_closed_socket_leaves_the_next_owner_of_its_number_alone(loop, pair, what):
-    near, _ = pair
+async def test_closed_socket_leaves_the_next_owner_of_its_number_alone(loop, what):
+    near, far = socket_pair("unix")
     calls = {
         "recv": lambda: loop.sock_recv(near, 100),
         "recv_into": lambda: loop.sock_recv_into(near, bytearray(100)),
@@ -345,7 +345,7 @@ async def test_closed_socket_leaves_the_next_owner_of_its_number_alone(loop, pai
     await turns()
     near.close()
     next_near, next_far = socket_pair("unix")
-    with next_near, next_far:
+    with far, next_near, next_far:
         assert next_near.fileno() == number
         if what == "sendall":
             task = loop.create_task(loop.sock_sendall(next_near, b"right" * BIG))

@@ -443,6 +443,53 @@ def test_interrupt_in_data_received_leaves_the_run(loop, kind, error):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("where", ["connection_made", "eof_received"])
+def test_connection_goes_on_after_an_interrupt(loop, kind, where, error):
+    class Interrupted(Recorder):
+        def note(self, name, *args):
+            super().note(name, *args)
+            if name == where and self.count(name) == 1:
+                raise error
+
+    near, far = socket_pair(kind)
+    far.send(b"hello")
+    far.close()
+    protocol = Interrupted()
+    attaching = loop.create_task(attach(loop, near, lambda: protocol))
+    with pytest.raises(error):
+        loop.run_forever()
+    loop.run_until_complete(attaching)
+    loop.run_until_complete(protocol.until_lost())
+    assert protocol.received == b"hello"
+    loop.run_until_complete(until(lambda: near.fileno() == -1))
+
+
+@differs_from_asyncio("it never closes")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interrupt_in_resume_writing_while_closing(loop, kind, error):
+    class Interrupted(Recorder):
+        def resume_writing(self):
+            raise error
+
+    near, far = socket_pair(kind)
+    transport, protocol = loop.run_until_complete(attach(loop, near, Interrupted))
+    transport.write(b"x" * BIG)
+    transport.close()
+
+    receiving = loop.create_task(Peer(far).recv_exactly(BIG))
+    try:
+        with pytest.raises(error):
+            loop.run_forever()
+        loop.run_until_complete(receiving)
+        loop.run_until_complete(quiet())
+        assert protocol.names[-1] == "connection_lost"
+    finally:
+        transport.abort()
+        loop.run_until_complete(turns())
+        far.close()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_interrupt_in_resume_writing_keeps_the_writes_of_others(loop, kind, error):
     """Also when it comes while the writes of a turn are sent together."""
 

@@ -451,3 +451,28 @@ async def test_cannot_be_read_from(loop, ends, method):
     async with writing(loop, ends, Recorder) as (transport, _, _):
         with pytest.raises(NotImplementedError):
             getattr(transport, method)()
+
+
+@differs_from_asyncio("it believes that something is unsent still")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interrupt_in_resume_writing_while_closing(loop, ends, error):
+    class Interrupted(Recorder):
+        def resume_writing(self):
+            raise error
+
+    file, far = io.FileIO(ends[0], "w"), Far(ends[1])
+    transport, protocol = loop.run_until_complete(loop.connect_write_pipe(Interrupted, file))
+    transport.write(b"x" * BIG)
+    transport.close()
+
+    receiving = loop.create_task(far.read(BIG))
+    try:
+        with pytest.raises(error):
+            loop.run_forever()
+        loop.run_until_complete(receiving)
+        loop.run_until_complete(quiet())
+        assert protocol.names[-1] == "connection_lost"
+    finally:
+        transport.abort()
+        loop.run_until_complete(turns())
+        far.close()
