@@ -45,3 +45,4 @@ cdef class WriteQueue:
 
 
 cdef bytes immutable(object data)
+cdef int check_bytes_like(object data) except -1    # TypeError

@@ -143,3 +143,11 @@ cdef class WriteQueue:
 
     cdef int clear(self) except -1:
         return self.advance(self.size)
+
+
+cdef int check_bytes_like(object data) except -1:
+    """What asyncio's transports say of what they cannot send."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+    return 0

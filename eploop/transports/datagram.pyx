@@ -27,7 +27,7 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memcmp, memcpy
 
 from eploop.addresses cimport from_python, to_python
-from eploop.buffers cimport READ_BYTES, immutable
+from eploop.buffers cimport READ_BYTES, check_bytes_like, immutable
 from eploop.core cimport LoopCore
 from eploop.errors cimport os_error, raise_errno
 from eploop.handles cimport (
@@ -331,9 +331,7 @@ cdef class DatagramTransport(Transport):
             ValueError: The endpoint was made with another remote address.
         """
         cdef Py_ssize_t sent
-        if type(data) is not bytes and not isinstance(data, (bytes, bytearray, memoryview)):
-            raise TypeError("data argument must be a bytes-like object, "
-                            f"not {type(data).__name__!r}")
+        check_bytes_like(data)
         if self._address:
             if addr is not None and addr != self._address:
                 raise ValueError(f"Invalid address: must be None or {self._address}")

@@ -20,7 +20,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.errno cimport EAGAIN, EIO, EPIPE
 from libc.stdint cimport uint32_t
 
-from eploop.buffers cimport WriteQueue, immutable
+from eploop.buffers cimport WriteQueue, check_bytes_like, immutable
 from eploop.core cimport LoopCore
 from eploop.errors cimport os_error
 from eploop.handles cimport copy_context
@@ -390,7 +390,7 @@ cdef class WritePipeTransport(Transport):
         if type(data) is bytes:
             self._write_bytes(<bytes>data, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
             return
-        check_data(data)
+        check_bytes_like(data)
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             self._write_bytes(None, <const char *>view.buf, view.len)
@@ -471,7 +471,7 @@ cdef class WritePipeTransport(Transport):
             list parts = []
             bytes part
         for data in list_of_data:
-            check_data(data)
+            check_bytes_like(data)
             if len(data):
                 parts.append(immutable(data))
         if not parts or self._refuses():
@@ -592,10 +592,3 @@ cdef class WritePipeTransport(Transport):
             info.append("open polling" if self._blocked else "open idle")
             info.append(f"bufsize={self.unsent_bytes()}")
         return f"<{' '.join(info)}>"
-
-
-cdef int check_data(object data) except -1:
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError("data argument must be a bytes-like object, "
-                        f"not {type(data).__name__!r}")
-    return 0

@@ -20,7 +20,7 @@ from libc.errno cimport EAGAIN
 from libc.stdint cimport uint32_t
 
 from eploop.addresses cimport keep, raw_to_python, to_python
-from eploop.buffers cimport JOIN_BYTES, WriteQueue, immutable
+from eploop.buffers cimport JOIN_BYTES, WriteQueue, check_bytes_like, immutable
 from eploop.core cimport LoopCore
 from eploop.errors cimport os_error
 from eploop.handles cimport copy_context
@@ -305,9 +305,7 @@ cdef class StreamTransport(Transport):
         if type(data) is bytes:
             self.write_bytes(<bytes>data, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
             return
-        if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise TypeError("data argument must be a bytes-like object, "
-                            f"not {type(data).__name__!r}")
+        check_bytes_like(data)
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             self.write_bytes(None, <const char *>view.buf, view.len)
@@ -373,9 +371,7 @@ cdef class StreamTransport(Transport):
             list parts = []
             bytes part
         for data in list_of_data:
-            if not isinstance(data, (bytes, bytearray, memoryview)):
-                raise TypeError("data argument must be a bytes-like object, "
-                                f"not {type(data).__name__!r}")
+            check_bytes_like(data)
             parts.append(immutable(data))
         if self._eof or self._lost or self._lent:
             self._refuse_write()
