@@ -265,7 +265,11 @@ cdef class Poller:
                 if self._drop_stale(<int>(key & 0xFFFFFFFF)):
                     return 0    # the new set reports everything again
                 continue
-            watcher.on_io(self._events[i].events)
+            try:
+                watcher.on_io(self._events[i].events)
+            except OSError as exc:
+                # Its descriptor was closed behind our back. The others have their events still.
+                watcher.report(exc)
         return 0
 
     cdef bint _drop_stale(self, int fd) except -1:

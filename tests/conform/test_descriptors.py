@@ -9,7 +9,7 @@ import sys
 import pytest
 from support.guards import open_descriptors
 from support.loops import without_debug
-from support.net import LOOPBACK, attach, socket_pair
+from support.net import BIG, LOOPBACK, attach, cpu_seconds, socket_pair
 from support.protocols import Echo, Recorder
 from support.waiting import quiet, turns
 
@@ -106,6 +106,27 @@ async def test_socket_closed_behind_the_back_of_its_transport(loop, kind, unhand
     near.close()
     transport.abort()
     await protocol.until_lost()
+    far.close()
+    unhandled.take()
+
+
+async def test_descriptor_closed_behind_the_back_while_a_duplicate_reports(loop, kind, unhandled):
+    """The mistake is reported; the loop goes on, and does not spin."""
+    near, far = socket_pair(kind)
+    twin = near.dup()
+    transport, protocol = await attach(loop, near, Recorder)
+    transport.pause_reading()
+    transport.write(b"x" * (4 * BIG))
+    await turns()
+    os.close(near.detach())
+    far.send(b"unwanted")
+    await quiet()
+    before = cpu_seconds()
+    await asyncio.sleep(0.1)
+    assert cpu_seconds() - before < 0.09
+    transport.abort()
+    await protocol.until_lost()
+    twin.close()
     far.close()
     unhandled.take()
 
