@@ -9,6 +9,8 @@ import weakref
 from asyncio import sslproto, streams
 from asyncio.sslproto import SSLProtocolState
 
+RECORD_BYTES = 16384        # the most that one TLS record holds
+
 
 class SSLTransport(sslproto._SSLProtocolTransport):
     """asyncio's transport; also refuses what is not bytes-like before anything is sent."""
@@ -67,6 +69,29 @@ class SSLProtocol(sslproto.SSLProtocol):
         else:
             context.run(function)
 
+    def _on_handshake_complete(self, handshake_exc):
+        # Data that came with the handshake wait for whoever waits for the connection: after
+        # start_tls() the protocol must know its new transport before it answers.
+        self._do_read = do_nothing
+        try:
+            super()._on_handshake_complete(handshake_exc)
+        finally:
+            del self._do_read
+        self._loop.call_soon(self._go_on_reading, context=self._context)
+
+    def _do_shutdown(self):
+        # What the peer sent before it heard of our end is in the way of its answer, which OpenSSL
+        # takes for an error (CPython's bpo-39951).
+        try:
+            while not self._eof_received and self._sslobj.read(RECORD_BYTES):
+                pass
+        except (*sslproto.SSLAgainErrors, ssl.SSLZeroReturnError):
+            pass
+        except ssl.SSLError as exc:
+            self._on_shutdown_complete(exc)
+            return
+        super()._do_shutdown()
+
     def _control_app_writing(self):
         size = self._get_write_buffer_size()
         if self._app_writing_paused:
@@ -91,6 +116,10 @@ class SSLProtocol(sslproto.SSLProtocol):
 
     def _start_shutdown(self):
         self._inside(super()._start_shutdown)       # which delivers what was read before
+
+
+def do_nothing():
+    pass
 
 
 def context_of(transport):

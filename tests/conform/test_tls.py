@@ -723,3 +723,54 @@ async def test_streams_over_tls(loop):
     async with server:
         await soon(asyncio.gather(*(ask(i) for i in range(10))))
         await quiet()
+
+
+@differs_from_asyncio("the protocol answers over the old transport, which breaks the connection")
+async def test_data_that_come_with_the_handshake_wait_for_start_tls(loop):
+    class Echoes(Recorder):
+        """Answers over what it believes to be its transport."""
+
+        def data_received(self, data):
+            super().data_received(data)
+            self.transport.write(data)
+
+    near, far = tcp_pair()
+    plain, protocol = await attach(loop, near, Echoes)
+    peer = TLSPeer(far, client_context(), server_hostname="localhost")
+    upgrade = loop.start_tls(plain, protocol, server_context(), server_side=True)
+    waiter = upgrade.send(None)     # by hand: the first turn after the handshake is the one
+
+    def upgraded(_):
+        with pytest.raises(StopIteration) as result:
+            upgrade.send(None)
+        protocol.transport = result.value.value
+
+    waiter.add_done_callback(upgraded)
+    await peer.handshake_and_send(b"hello")
+    assert await peer.recv() == b"hello"
+    protocol.transport.abort()
+    peer.close()
+    await protocol.until_lost()
+    await quiet()
+
+
+@differs_from_asyncio("it takes the late data for an error")
+@pytest.mark.parametrize("paused", [False, True])
+async def test_data_that_the_peer_sends_before_it_hears_of_the_end(loop, paused):
+    near, far = tcp_pair()
+    peer = TLSPeer(far, server_context(), server_side=True)
+    handshake = loop.create_task(peer.handshake())
+    transport, protocol = await loop.create_connection(
+        Recorder, sock=near, ssl=client_context(), server_hostname="localhost")
+    await handshake
+    if paused:
+        transport.pause_reading()
+        await peer.send(b"early")
+        await turns()
+    transport.close()
+    await peer.send(b"late")
+    await peer.unwrap()
+    assert await protocol.until_lost() is None
+    assert protocol.received == b""
+    peer.close()
+    await quiet()

@@ -39,6 +39,18 @@ class TLSPeer(Peer):
     async def handshake(self):
         await self._do(self.tls.do_handshake)
 
+    async def handshake_and_send(self, data):
+        """A handshake, with `data` in the same segment as its last message."""
+        while True:
+            try:
+                self.tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._flush()
+                self.incoming.write(await super().recv())
+        self.tls.write(data)
+        await self._flush()
+
     async def unwrap(self):
         await self._do(self.tls.unwrap)
 
