@@ -135,7 +135,8 @@ async def slow(loop):
     with Records() as records:
         loop.call_soon(time.sleep, 0.03)
         await turns()
-    records.about("took 0.03")
+    records.about("sleep")
+    records.about("took 0.")
 
 
 @row("debug mode: call_soon() from another thread is a RuntimeError")
