@@ -115,7 +115,12 @@ class SSLProtocol(sslproto.SSLProtocol):
             self._do_shutdown()
 
     def _start_shutdown(self):
-        self._inside(super()._start_shutdown)       # which delivers what was read before
+        # Nothing is delivered after close(), as without TLS; what is unsent is sent.
+        self._do_read = self._do_write
+        try:
+            self._inside(super()._start_shutdown)
+        finally:
+            del self._do_read
 
 
 def do_nothing():

@@ -1,11 +1,15 @@
 """Unix domain stream sockets: create_unix_connection and create_unix_server.
 
+The calls of `posix` are those of `os`, where tools that look for blocking calls replace them, and
+know only asyncio's own places by name.
+
 Source: CPython 3.13 asyncio.unix_events._UnixSelectorEventLoop; unix(7).
 """
 
 import contextlib
 import errno
 import os
+import posix
 import socket
 import stat
 from asyncio.log import logger
@@ -13,10 +17,6 @@ from asyncio.log import logger
 from eploop.connect import OwnSocketFactory
 from eploop.errors import os_error_saying
 from eploop.server import Server
-
-# Bound here, as tools that look for blocking calls replace them in `os`, and know only asyncio's
-# own places by name.
-os_stat, os_remove, os_unlink = os.stat, os.remove, os.unlink
 
 
 def check_tls_options(ssl, handshake_timeout, shutdown_timeout):
@@ -95,8 +95,8 @@ def bind(path):
     """A socket bound to `path`; a socket file left behind there is replaced."""
     if not is_abstract(path):
         try:
-            if stat.S_ISSOCK(os_stat(path).st_mode):
-                os_remove(path)
+            if stat.S_ISSOCK(posix.stat(path).st_mode):
+                posix.remove(path)
         except FileNotFoundError:
             pass
         except OSError as exc:
@@ -128,7 +128,7 @@ def remember_file(loop, sock):
     if is_abstract(path):
         return
     with contextlib.suppress(FileNotFoundError):
-        loop._unix_files[sock.fileno()] = (path, os_stat(path).st_ino)
+        loop._unix_files[sock.fileno()] = (path, posix.stat(path).st_ino)
 
 
 def remove_file(loop, sock):
@@ -137,8 +137,8 @@ def remove_file(loop, sock):
     if path is None:
         return
     try:
-        if os_stat(path).st_ino == inode:
-            os_unlink(path)
+        if posix.stat(path).st_ino == inode:
+            posix.unlink(path)
     except FileNotFoundError:
         return
     except OSError as exc:

@@ -774,3 +774,23 @@ async def test_data_that_the_peer_sends_before_it_hears_of_the_end(loop, paused)
     assert protocol.received == b""
     peer.close()
     await quiet()
+
+
+@differs_from_asyncio("what was received before is delivered after close()")
+async def test_nothing_is_delivered_after_close(loop, recorder):
+    near, far = tcp_pair()
+    peer = TLSPeer(far, server_context(), server_side=True)
+    handshake = loop.create_task(peer.handshake())
+    transport, protocol = await loop.create_connection(
+        recorder, sock=near, ssl=client_context(), server_hostname="localhost")
+    await handshake
+    transport.pause_reading()
+    await peer.send(b"x")
+    await quiet()
+    transport.resume_reading()
+    transport.close()
+    await peer.unwrap()
+    assert await protocol.until_lost() is None
+    assert protocol.received == b""
+    peer.close()
+    await quiet()

@@ -6,13 +6,15 @@ import os
 
 import pytest
 
+# pytest captures the descriptor later; the stacks of a hang are for the parent to read.
+STDERR = os.dup(2)
+
 
 class Teller:
-    def __init__(self, events, selection, stderr):
+    def __init__(self, events, selection):
         with open(selection) as file:
             self.selection = json.load(file)
         self.events = os.open(events, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        self.stderr = stderr
         self.pid = os.getpid()
         self.outcome, self.message = None, ""
 
@@ -42,8 +44,7 @@ class Teller:
     def pytest_runtest_logstart(self, nodeid):
         self.outcome, self.message = None, ""
         self.tell(event="start", name=nodeid)
-        faulthandler.dump_traceback_later(
-            self.selection["limit_s"], exit=True, file=self.stderr)
+        faulthandler.dump_traceback_later(self.selection["limit_s"], exit=True, file=STDERR)
 
     def pytest_runtest_logreport(self, report):
         if report.failed:
@@ -68,5 +69,5 @@ def pytest_configure(config):
     # Taken out, so that a pytest which a test starts tells nothing.
     events = os.environ.pop("EPLOOP_SUITES_EVENTS", None)
     if events is not None:
-        teller = Teller(events, os.environ["EPLOOP_SUITES_SELECTION"], os.dup(2))
+        teller = Teller(events, os.environ["EPLOOP_SUITES_SELECTION"])
         config.pluginmanager.register(teller, "eploop-suites-teller")
