@@ -2,6 +2,7 @@
 import gc
 import inspect
 import os
+import signal
 
 import pytest
 from support.guards import (
@@ -56,6 +57,9 @@ def pytest_configure(config):
     if EPLOOP_MISSING and EPLOOP_REQUIRED:
         raise pytest.UsageError(EPLOOP_MISSING)
     config.stash[_stderr] = os.dup(2)       # before pytest captures it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell leaves it to what it starts in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config):

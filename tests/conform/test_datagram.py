@@ -336,6 +336,7 @@ async def test_family_that_only_the_socket_module_knows(loop):
         assert not protocol.errors
 
 
+@differs_from_asyncio("it lets two transports share a socket", below=(3, 12))
 async def test_socket_of_another_transport_is_refused(loop, bound):
     sock, far = bound(), bound()
     async with endpoint(loop, sock) as (_, protocol):

@@ -303,6 +303,7 @@ async def test_close_when_it_has_ended_but_nobody_noticed(loop, way):
 # ---- reaped by others
 
 
+@differs_from_asyncio("a thread of its own waits for the child, and may be first", below=(3, 12))
 async def test_popen_polled_by_the_user(loop, way):
     transport, protocol = await loop.subprocess_shell(
         Recorder, "read line; exit 7", stdout=None, stderr=None)
@@ -314,6 +315,7 @@ async def test_popen_polled_by_the_user(loop, way):
     transport.close()
 
 
+@differs_from_asyncio("a thread of its own waits for the child, and may be first", below=(3, 12))
 async def test_reaped_by_somebody_else(loop, way, caplog):
     transport, protocol = await loop.subprocess_shell(
         Recorder, "read line; exit 7", stdout=None, stderr=None)
