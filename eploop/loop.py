@@ -4,12 +4,14 @@ import asyncio
 import functools
 import sys
 
-from eploop import names, older, process, sendfile, serve, sockops, tls, unix
+from eploop import names, older, process, sendfile, serve, sockops, unix
 from eploop.connect import OwnSocketFactory
 from eploop.core import LoopCore
-from eploop.options import check_busy_poll, resolve_mode
+from eploop.options import check_busy_poll, resolve_mode, resolve_tls_path
 from eploop.signals import Signals
 from eploop.statistics import Statistics
+from eploop.tls import upgrade
+from eploop.tls.engine import SharedTLS
 from eploop.transports.datagram import make_datagram_transport
 from eploop.transports.pipe import make_read_pipe_transport, make_write_pipe_transport
 from eploop.transports.stream import make_stream_transport
@@ -29,7 +31,7 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
             together then cost a wake-up each.
 
     Raises:
-        ValueError: An unknown mode, or an option out of range.
+        ValueError: An unknown mode, an option out of range, or a wrong EPLOOP_TLS.
     """
 
     def __new__(cls, mode=None, *, busy_poll_us=0, precise_timers=False):
@@ -40,6 +42,7 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
     def __init__(self, mode=None, *, busy_poll_us=0, precise_timers=False):
         asyncio.BaseEventLoop.__init__(self)
         self._unix_files = {}
+        self._shared_tls = SharedTLS(resolve_tls_path())
         self._signals = Signals(self)
         self._set_run_hooks(self._signals)
 
@@ -81,13 +84,13 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
 
     def _make_ssl_transport(self, rawsock, protocol, sslcontext, waiter=None, *,
                             server_side=False, server_hostname=None, extra=None, server=None,
-                            ssl_handshake_timeout=None, ssl_shutdown_timeout=None, **options):
-        wrapped = tls.SSLProtocol(
-            self, protocol, sslcontext, waiter, server_side, server_hostname,
-            ssl_handshake_timeout=ssl_handshake_timeout,
-            ssl_shutdown_timeout=ssl_shutdown_timeout, **options)
-        self._make_socket_transport(rawsock, wrapped, extra=extra, server=server)
-        return wrapped._app_transport
+                            ssl_handshake_timeout=None, ssl_shutdown_timeout=None, context=None):
+        transport = upgrade.make_transport(
+            self, protocol, sslcontext, waiter, server_side=server_side,
+            server_hostname=server_hostname, handshake_timeout=ssl_handshake_timeout,
+            shutdown_timeout=ssl_shutdown_timeout)
+        self._make_socket_transport(rawsock, transport._ssl_protocol, extra=extra, server=server)
+        return transport
 
     async def create_connection(self, protocol_factory, *args, sock=None, **options):
         """As the newest asyncio."""
@@ -107,7 +110,7 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
                         server_hostname=None, ssl_handshake_timeout=None,
                         ssl_shutdown_timeout=None):
         """As asyncio; bytes that a StreamReader has read ahead go into the handshake."""
-        return await tls.start_tls(
+        return await upgrade.start_tls(
             self, transport, protocol, sslcontext, server_side=server_side,
             server_hostname=server_hostname, handshake_timeout=ssl_handshake_timeout,
             shutdown_timeout=ssl_shutdown_timeout)

@@ -1,9 +1,10 @@
-"""What a loop can be asked for: its poll mode and its options."""
+"""What a loop can be asked for: its poll mode, its options, how it does TLS."""
 
 import os
 
 MODES = ("edge", "oneshot", "level")
 DEFAULT_MODE = "edge"
+TLS_PATHS = ("direct", "memorybio")
 
 
 def resolve_mode(mode):
@@ -40,3 +41,20 @@ def check_busy_poll(microseconds):
     if not 0 <= microseconds <= 1_000_000:
         raise ValueError(f"busy_poll_us must be between 0 and 1000000, not {microseconds}")
     return microseconds
+
+
+def resolve_tls_path():
+    """How TLS reaches OpenSSL, from the environment variable EPLOOP_TLS.
+
+    Returns:
+        "direct": by its own functions where the process allows it; "memorybio": through Python's
+        ssl module.
+
+    Raises:
+        ValueError: The variable holds something else.
+    """
+    path = os.environ.get("EPLOOP_TLS") or TLS_PATHS[0]
+    if path not in TLS_PATHS:
+        raise ValueError(
+            f"environment variable EPLOOP_TLS must be 'direct' or 'memorybio', not {path!r}")
+    return path

@@ -157,6 +157,10 @@ cdef Receiver receiver_for(object protocol, object context, SharedBuffers shared
     cdef:
         Receiver receiver
         BytesReceiver plain
+    if isinstance(protocol, Receiver):    # it receives by itself: TLS
+        receiver = <Receiver>protocol
+        receiver._context = context
+        return receiver
     if isinstance(protocol, asyncio.BufferedProtocol):
         receiver = BufferReceiver.__new__(BufferReceiver)
     else:
