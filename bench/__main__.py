@@ -127,7 +127,7 @@ def missing_program(program: str | None) -> str | None:
         return "strace is not installed"
     if program is not None:
         try:
-            loadgen.executable()
+            loadgen.executable(tls=program == "openssl")
         except RuntimeError as exc:
             return str(exc)
     return None

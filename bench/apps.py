@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 # Room for every connection of a burst; asyncio also accepts that many per turn.
 BACKLOG = 4096
@@ -85,27 +87,33 @@ class SockEcho:
         self._listening.close()
 
 
-async def _serve_sock(sock: socket.socket) -> SockEcho:
+async def _serve_sock(sock: socket.socket, context: ssl.SSLContext | None) -> SockEcho:
+    if context is not None:
+        raise ValueError("plain sockets have no TLS")
     return SockEcho(sock)
 
 
 async def _serve_protocol(
-    factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket
+    factory: Callable[[], asyncio.BaseProtocol],
+    sock: socket.socket,
+    context: ssl.SSLContext | None,
 ) -> asyncio.Server:
     loop = asyncio.get_running_loop()
     if sock.family == socket.AF_UNIX:
-        return await loop.create_unix_server(factory, sock=sock, backlog=BACKLOG)
-    return await loop.create_server(factory, sock=sock, backlog=BACKLOG)
+        return await loop.create_unix_server(factory, sock=sock, backlog=BACKLOG, ssl=context)
+    return await loop.create_server(factory, sock=sock, backlog=BACKLOG, ssl=context)
 
 
-async def _serve_lines(sock: socket.socket) -> asyncio.Server:
-    return await asyncio.start_server(echo_lines, sock=sock, backlog=BACKLOG)
+async def _serve_lines(sock: socket.socket, context: ssl.SSLContext | None) -> asyncio.Server:
+    return await asyncio.start_server(echo_lines, sock=sock, backlog=BACKLOG, ssl=context)
 
 
-APPS: dict[str, Callable[[socket.socket], Awaitable[asyncio.Server | SockEcho]]] = {
-    "echo": lambda sock: _serve_protocol(Echo, sock),
-    "buffered-echo": lambda sock: _serve_protocol(BufferedEcho, sock),
+Serve = Callable[[socket.socket, ssl.SSLContext | None], Awaitable[asyncio.Server | SockEcho]]
+
+APPS: dict[str, Serve] = {
+    "echo": partial(_serve_protocol, Echo),
+    "buffered-echo": partial(_serve_protocol, BufferedEcho),
     "readline": _serve_lines,
     "sock-echo": _serve_sock,
-    "idle": lambda sock: _serve_protocol(Idle, sock),
+    "idle": partial(_serve_protocol, Idle),
 }

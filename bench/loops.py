@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
@@ -35,14 +36,32 @@ def _eploop(mode: str) -> Contender:
     return Contender(f"eploop:{mode}", "eploop", make)
 
 
+def _make_aiofastnet() -> asyncio.AbstractEventLoop:
+    """uvloop with aiofastnet's transports, servers and TLS in the place of its own."""
+    loop = _make_uvloop()
+    importlib.import_module("aiofastnet").patch_loop(loop)
+    return loop
+
+
+def _make_memorybio() -> asyncio.AbstractEventLoop:
+    """eploop that does TLS through Python's ssl module, as where OpenSSL cannot be reached."""
+    os.environ["EPLOOP_TLS"] = "memorybio"    # read when the loop is made
+    try:
+        return importlib.import_module("eploop").new_event_loop(mode="edge")
+    finally:
+        del os.environ["EPLOOP_TLS"]
+
+
 CONTENDERS = {
     contender.name: contender
     for contender in (
         Contender("asyncio", None, asyncio.SelectorEventLoop),
         Contender("uvloop", "uvloop", _make_uvloop),
+        Contender("aiofastnet", "aiofastnet", _make_aiofastnet),
         _eploop("edge"),
         _eploop("oneshot"),
         _eploop("level"),
+        Contender("eploop:edge-memorybio", "eploop", _make_memorybio),
     )
 }
 

@@ -36,6 +36,7 @@ class Load:
     size_bytes: int
     unix: bool = False
     depth: int = 1
+    tls: bool = False
 
 
 @contextmanager
@@ -48,9 +49,13 @@ def socket_address(*, unix: bool) -> Iterator[str]:
         yield f"unix:{Path(folder) / 'socket'}"
 
 
-def server_command(loop: str, app: str, address: str, settings: Settings) -> list[str]:
+def server_command(
+    loop: str, app: str, address: str, settings: Settings, *, tls: bool = False
+) -> list[str]:
     """The command line of a server process."""
     words = ["--loop", loop, "--app", app, "--address", address]
+    if tls:
+        words.append("--tls")
     if settings.congestion:
         words += ["--congestion", settings.congestion]
     if settings.server_cpu is not None:
@@ -74,7 +79,7 @@ def check_same_congestion(listening: dict[str, Any], warm: dict[str, Any]) -> No
 def measure(load: Load, loop: str, settings: Settings) -> Sample:
     """Runs one server and one load generator; see `METRICS` for what comes out."""
     with socket_address(unix=load.unix) as address:
-        server = Child(server_command(loop, load.app, address, settings))
+        server = Child(server_command(loop, load.app, address, settings, tls=load.tls))
         with server:
             listening = server.answer()
             command = loadgen.command(
@@ -83,6 +88,7 @@ def measure(load: Load, loop: str, settings: Settings) -> Sample:
                 connections=load.connections,
                 size_bytes=load.size_bytes,
                 depth=load.depth,
+                tls=load.tls,
             )
             with Child([*command, "--seconds", str(settings.seconds)]) as client:
                 check_same_congestion(listening, client.answer())
@@ -112,7 +118,8 @@ def _sample(done: dict[str, Any], before: dict[str, Any], after: dict[str, Any])
 
 
 def _workload(name: str, load: Load, summary: str) -> Workload:
-    return Workload(name, "net", summary, METRICS, partial(measure, load), needs="cc")
+    return Workload(name, "net", summary, METRICS, partial(measure, load),
+                    needs="openssl" if load.tls else "cc")
 
 
 WORKLOADS = (
@@ -138,6 +145,17 @@ WORKLOADS = (
         "sock-echo-1k-c50",
         Load("sock-echo", 50, 1024),
         "sock_recv and sock_sendall echo, 1 KiB, 50 connections",
+    ),
+    _workload("tls-1k-c10", Load("echo", 10, 1024, tls=True), "TLS echo, 1 KiB, 10 connections"),
+    _workload("tls-1k-c100", Load("echo", 100, 1024, tls=True), "TLS echo, 1 KiB, 100 connections"),
+    _workload("tls-64k-c10", Load("echo", 10, 65536, tls=True), "TLS echo, 64 KiB, 10 connections"),
+    _workload(
+        "tls-64k-c100", Load("echo", 100, 65536, tls=True), "TLS echo, 64 KiB, 100 connections"
+    ),
+    _workload(
+        "tls-readline-1k",
+        Load("readline", 10, 1024, tls=True),
+        "StreamReader.readline and StreamWriter.drain over TLS, 1 KiB lines, 10 connections",
     ),
     _workload(
         "unix-echo-1k",

@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import socket
+import ssl
 import sys
 import time
 from pathlib import Path
@@ -22,8 +23,10 @@ from typing import Any
 
 from bench.apps import APPS, Idle
 from bench.loops import CONTENDERS, make_loop
+from bench.processes import ROOT
 
 MALLOC_SETTLE_BYTES = 16 << 20
+CERTIFICATES = ROOT / "tests" / "certs"
 
 
 def settle_malloc() -> None:
@@ -120,11 +123,18 @@ class Control:
                 self.say(usage(self._loop))
 
 
-async def serve(app: str, address: str, congestion: str | None) -> None:
+def tls_context() -> ssl.SSLContext:
+    """A server's context, as most programs make it."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATES / "server.pem", CERTIFICATES / "server.key")
+    return context
+
+
+async def serve(app: str, address: str, congestion: str | None, *, tls: bool) -> None:
     """Serves until the harness closes the control pipe."""
     loop = asyncio.get_running_loop()
     sock = listening_socket(address, congestion)
-    server = await APPS[app](sock)
+    server = await APPS[app](sock, tls_context() if tls else None)
     control = Control(loop)
     control.say(
         {
@@ -146,6 +156,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--congestion")
     parser.add_argument("--cpu", type=int)
+    parser.add_argument("--tls", action="store_true")
     options = parser.parse_args(argv)
     if options.cpu is not None:
         os.sched_setaffinity(0, {options.cpu})
@@ -153,7 +164,7 @@ def main(argv: list[str] | None = None) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     settle_malloc()
     with asyncio.Runner(loop_factory=lambda: make_loop(options.loop)) as runner:
-        runner.run(serve(options.app, options.address, options.congestion))
+        runner.run(serve(options.app, options.address, options.congestion, tls=options.tls))
 
 
 if __name__ == "__main__":

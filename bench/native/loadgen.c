@@ -1,4 +1,4 @@
-/* Closed-loop load generator for stream echo servers, over TCP or unix sockets.
+/* Closed-loop load generator for stream echo servers, over TCP, TLS or unix sockets.
  *
  * One thread, one epoll set. Every connection keeps `depth` messages under way and sends the next
  * one when an answer is complete. By default the thread spins (epoll_wait with timeout 0): a client
@@ -32,6 +32,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef LOADGEN_TLS /* needs the headers of OpenSSL */
+#include <openssl/ssl.h>
+#else
+typedef void SSL;
+#endif
+
 #define NS_PER_S 1000000000ull
 #define NS_PER_MS 1000000ull
 #define STALL_NS (10 * NS_PER_S) /* no byte for this long: the server hangs */
@@ -49,6 +55,7 @@ struct options {
     int connections;
     int cpu;
     bool sleeps;
+    bool tls;
     size_t size_bytes;
     unsigned depth;
     double warmup_s;
@@ -58,6 +65,7 @@ struct options {
 
 struct connection {
     int fd;                   /* -1 once it failed */
+    SSL *ssl;                 /* NULL without TLS */
     bool wants_out;           /* EPOLLOUT is in its interest */
     uint64_t requested_bytes; /* given to the connection to send */
     uint64_t sent_bytes;
@@ -156,11 +164,74 @@ static void set_interest(struct generator *g, struct connection *c, bool wants_o
         die("epoll_ctl: %s", strerror(errno));
 }
 
+#ifdef LOADGEN_TLS
+static SSL_CTX *tls_context(void) {
+    static SSL_CTX *context;
+    if (context != NULL)
+        return context;
+    context = SSL_CTX_new(TLS_client_method());
+    if (context == NULL || !SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION))
+        die("no TLS 1.3 in this OpenSSL");
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_read_ahead(context, 1); /* one recv for as many records as there are */
+    SSL_CTX_set_default_read_buffer_len(context, RECEIVE_BYTES);
+    return context;
+}
+
+static void start_tls(struct connection *c) {
+    c->ssl = SSL_new(tls_context());
+    if (c->ssl == NULL || !SSL_set_fd(c->ssl, c->fd) || SSL_connect(c->ssl) != 1)
+        die("the TLS handshake failed");
+}
+
+static ssize_t tls_result(struct connection *c, int n) {
+    int error = SSL_get_error(c->ssl, n);
+    if (n > 0 || error == SSL_ERROR_ZERO_RETURN)
+        return n > 0 ? n : 0;
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
+        errno = EAGAIN;
+    else if (errno == 0 || errno == EAGAIN)
+        errno = EPROTO;
+    return -1;
+}
+
+static ssize_t put(struct connection *c, const void *from, size_t n) {
+    return c->ssl ? tls_result(c, SSL_write(c->ssl, from, (int)n))
+                  : send(c->fd, from, n, MSG_NOSIGNAL);
+}
+
+static ssize_t get(struct connection *c, void *to, size_t room) {
+    return c->ssl ? tls_result(c, SSL_read(c->ssl, to, (int)room)) : recv(c->fd, to, room, 0);
+}
+
+static bool holds_more(const struct connection *c) {
+    return c->ssl != NULL && c->fd >= 0 && SSL_has_pending(c->ssl);
+}
+#else
+static void start_tls(struct connection *c) {
+    (void)c;
+    die("built without TLS");
+}
+
+static ssize_t put(struct connection *c, const void *from, size_t n) {
+    return send(c->fd, from, n, MSG_NOSIGNAL);
+}
+
+static ssize_t get(struct connection *c, void *to, size_t room) {
+    return recv(c->fd, to, room, 0);
+}
+
+static bool holds_more(const struct connection *c) {
+    (void)c;
+    return false;
+}
+#endif
+
 static void flush(struct generator *g, struct connection *c) {
     size_t size_bytes = g->options.size_bytes;
     while (c->sent_bytes < c->requested_bytes) {
         const char *from = g->pattern + c->sent_bytes % size_bytes;
-        ssize_t n = send(c->fd, from, c->requested_bytes - c->sent_bytes, MSG_NOSIGNAL);
+        ssize_t n = put(c, from, c->requested_bytes - c->sent_bytes);
         if (n < 0 && errno == EAGAIN) {
             set_interest(g, c, true);
             return;
@@ -214,8 +285,8 @@ static void complete(struct generator *g, struct connection *c, size_t n) {
     fill(g, c, at_ns);
 }
 
-static void on_readable(struct generator *g, struct connection *c) {
-    ssize_t n = recv(c->fd, g->received, RECEIVE_BYTES, 0);
+static void read_once(struct generator *g, struct connection *c) {
+    ssize_t n = get(c, g->received, RECEIVE_BYTES);
     if (n < 0 && errno == EAGAIN)
         return;
     if (n < 0)
@@ -226,6 +297,14 @@ static void on_readable(struct generator *g, struct connection *c) {
         fail(g, c, "the bytes that came back are not the bytes sent");
     else
         complete(g, c, (size_t)n);
+}
+
+static void on_readable(struct generator *g, struct connection *c) {
+    uint64_t before;
+    do { /* what OpenSSL has read ahead wakes nobody */
+        before = c->received_bytes;
+        read_once(g, c);
+    } while (holds_more(c) && c->received_bytes > before);
 }
 
 static void set_congestion(int fd, const char *name) {
@@ -270,6 +349,8 @@ static void open_connection(struct generator *g, struct connection *c) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     c->fd = strncmp(target, "unix:", 5) == 0 ? connect_unix(target + 5)
                                              : connect_tcp(target, g->options.congestion);
+    if (g->options.tls)
+        start_tls(c);
     c->started_ns = allocate(g->options.depth, sizeof *c->started_ns);
     if (fcntl(c->fd, F_SETFL, O_NONBLOCK) != 0)
         die("fcntl: %s", strerror(errno));
@@ -361,7 +442,7 @@ static void report_done(const struct generator *g, double seconds) {
 static const char USAGE[] =
     "usage: loadgen --target HOST:PORT|unix:PATH [--connections N] [--size BYTES] [--depth N]\n"
     "               [--warmup S] [--seconds S | --requests N] [--cpu N] [--congestion NAME]\n"
-    "               [--sleep]";
+    "               [--sleep] [--tls]";
 
 static struct options parse(int argc, char **argv) {
     static const struct option known[] = {
@@ -370,6 +451,7 @@ static struct options parse(int argc, char **argv) {
         {"warmup", required_argument, NULL, 'w'},   {"seconds", required_argument, NULL, 's'},
         {"requests", required_argument, NULL, 'n'}, {"cpu", required_argument, NULL, 'u'},
         {"congestion", required_argument, NULL, 'g'}, {"sleep", no_argument, NULL, 'z'},
+        {"tls", no_argument, NULL, 'l'},
         {NULL, 0, NULL, 0},
     };
     struct options o = {.connections = 1, .cpu = -1, .size_bytes = 1024, .depth = 1, .seconds = 1};
@@ -385,6 +467,7 @@ static struct options parse(int argc, char **argv) {
         case 'u': o.cpu = atoi(optarg); break;
         case 'g': o.congestion = optarg; break;
         case 'z': o.sleeps = true; break;
+        case 'l': o.tls = true; break;
         default: die("%s", USAGE);
         }
     }
