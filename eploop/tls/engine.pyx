@@ -12,6 +12,7 @@ from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
 from libc.limits cimport INT_MAX
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove
@@ -21,14 +22,14 @@ from eploop.tls.libssl cimport (
     SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN, Ends, LibSSL, new_bio, ssl_pointer, usable_libssl,
 )
 
+cdef enum:
+    SSL_CTRL_CLEAR_MODE = 78
+    SSL_MODE_RELEASE_BUFFERS = 0x10
+
 try:
     import ssl
 except ImportError:
     ssl = None
-
-cdef enum:
-    SSL_CTRL_MODE = 33
-    SSL_MODE_RELEASE_BUFFERS = 0x10
 
 
 @cython.final
@@ -48,6 +49,20 @@ cdef class SharedTLS:
             if self._cipher is NULL:
                 raise MemoryError
         return self._cipher
+
+    cdef int warm_up(self, DirectEngine engine) except -1:
+        """`engine` is going to have buffers; so the one that got them longest ago gives up its.
+
+        Freed after each record, as _ssl asks for (SSL_MODE_RELEASE_BUFFERS), they are 8 % of what
+        a small echo costs.
+        """
+        cdef PyObject *oldest = self._warm[self._next_warm]
+        if oldest is not NULL:
+            (<DirectEngine>oldest).cool_down()
+        self._warm[self._next_warm] = <PyObject *>engine
+        engine._place = self._next_warm
+        self._next_warm = (self._next_warm + 1) % WARM_PLACES
+        return 0
 
     cdef LibSSL *direct(self, object context) except? NULL:
         """How to call OpenSSL directly; NULL if that is not to be."""
@@ -120,22 +135,15 @@ cdef class Engine:
         return True
 
 
-# The SSLObject stays until the end: freed early, its SSL* would be called after its death.
 @cython.final
 @cython.no_gc_clear
 cdef class DirectEngine(Engine):
-    """SSL_read and SSL_write, straight between the loop's buffers."""
-    cdef:
-        SharedTLS _shared
-        LibSSL *_lib
-        void *_ssl
-        void *_bio
-        Ends _ends
-        size_t _base            # where our part of the shared output begins
-        char *_kept             # what is left of what was fed, or NULL
-        Py_ssize_t _kept_room
+    def __cinit__(self):
+        self._place = -1
 
     def __dealloc__(self):
+        if self._place >= 0:
+            self._shared._warm[self._place] = NULL
         if self._bio is not NULL:
             # SAFETY: the SSL, which a program may have kept, shares the BIO with us and finds
             # from now on that nothing comes and nothing can be sent.
@@ -151,7 +159,24 @@ cdef class DirectEngine(Engine):
         self._bio = new_bio(lib, &self._ends)
         lib.BIO_up_ref(self._bio)
         lib.SSL_set_bio(own, self._bio, self._bio)    # which takes one reference
-        lib.SSL_ctrl(own, SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, NULL)
+        lib.SSL_ctrl(own, SSL_CTRL_CLEAR_MODE, SSL_MODE_RELEASE_BUFFERS, NULL)
+        return 0
+
+    cdef int _begin(self) except -1:
+        """Before each call of OpenSSL."""
+        self._base = self._shared.output.used
+        self._clean()
+        return 0 if self._place >= 0 else self._shared.warm_up(self)
+
+    cdef void _clean(self) noexcept:
+        # What somebody else left in this thread's queue would be taken for ours.
+        if self._lib.ERR_peek_error():
+            self._lib.ERR_clear_error()
+
+    cdef int cool_down(self) except -1:
+        self._place = -1
+        # What is in use it does not free.
+        self._lib.SSL_free_buffers(self._ssl)
         return 0
 
     cdef int feed(self, const char *start, Py_ssize_t n) except -1:
@@ -203,9 +228,8 @@ cdef class DirectEngine(Engine):
         cdef:
             Py_ssize_t total = 0
             int n
-        self._base = self._shared.output.used
+        self._begin()
         while total < room and not self.ended and self.failure is None:
-            self._lib.ERR_clear_error()
             n = self._lib.SSL_read(self._ssl, target + total, <int>min(room - total, INT_MAX))
             if n <= 0:
                 self._stopped(n)
@@ -213,6 +237,7 @@ cdef class DirectEngine(Engine):
             total += n
             if self._ends.left == 0 and self._lib.SSL_pending(self._ssl) == 0:
                 break    # asking again would only say so
+            self._clean()
         return total
 
     cdef int _stopped(self, int result) except -1:
@@ -238,8 +263,7 @@ cdef class DirectEngine(Engine):
 
     cdef bint write(self, const char *start, Py_ssize_t n) except -1:
         cdef int sent
-        self._base = self._shared.output.used
-        self._lib.ERR_clear_error()
+        self._begin()
         sent = self._lib.SSL_write(self._ssl, start, <int>n)
         if sent > 0:
             return True    # all of it: partial writes are not enabled
@@ -257,11 +281,11 @@ cdef class DirectEngine(Engine):
     cdef bint handshake(self) except -1:
         # A callback of the context may write to other connections meanwhile: theirs comes behind
         # ours in the shared output, and is gone when we go on.
-        self._base = self._shared.output.used
+        self._begin()
         return Engine.handshake(self)
 
     cdef bint shutdown(self) except -1:
-        self._base = self._shared.output.used
+        self._begin()
         return Engine.shutdown(self)
 
 

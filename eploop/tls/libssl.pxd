@@ -25,6 +25,8 @@ cdef struct LibSSL:
     void *(*SSL_get_SSL_CTX)(const void *ssl) noexcept nogil
     void (*SSL_set_bio)(void *ssl, void *reading, void *writing) noexcept nogil
     long (*SSL_ctrl)(void *ssl, int command, long number, void *data) noexcept nogil
+    int (*SSL_free_buffers)(void *ssl) noexcept nogil
+    unsigned long (*ERR_peek_error)() noexcept nogil
     void (*ERR_clear_error)() noexcept nogil
     void *(*BIO_new)(const void *method) noexcept nogil
     int (*BIO_free)(void *bio) noexcept nogil

@@ -115,6 +115,8 @@ cdef str load(LibSSL *lib):
             b"SSL_get_SSL_CTX": <size_t>&lib.SSL_get_SSL_CTX,
             b"SSL_set_bio": <size_t>&lib.SSL_set_bio,
             b"SSL_ctrl": <size_t>&lib.SSL_ctrl,
+            b"SSL_free_buffers": <size_t>&lib.SSL_free_buffers,
+            b"ERR_peek_error": <size_t>&lib.ERR_peek_error,
             b"ERR_clear_error": <size_t>&lib.ERR_clear_error,
             b"BIO_new": <size_t>&lib.BIO_new,
             b"BIO_free": <size_t>&lib.BIO_free,
