@@ -53,6 +53,7 @@ def command(
     size_bytes: int,
     depth: int = 1,
     tls: bool = False,
+    churns: bool = False,
 ) -> list[str]:
     """The load generator's command line, without the length of the measured phase."""
     words = [executable(tls=tls), "--target", target, "--connections", connections]
@@ -65,4 +66,6 @@ def command(
         words.append("--sleep")
     if tls:
         words.append("--tls")
+    if churns:
+        words.append("--churn")
     return [str(word) for word in words]

@@ -1,10 +1,12 @@
-"""What an idle TCP connection costs the server process."""
+"""What an idle connection, TCP or TLS, costs the server process."""
 
 import resource
 import socket
+import ssl
 import struct
 import time
 from contextlib import ExitStack
+from functools import partial
 
 from bench.measure import Metric, Sample, Settings, Workload
 from bench.net import server_command
@@ -19,6 +21,7 @@ METRICS = (
 WARMUP_CONNECTIONS = 500
 CONNECTIONS_PER_SOURCE = 8000
 PACE = 500
+TLS_CONNECTIONS = 2000      # a handshake each, and 40 times the memory
 SPARE_DESCRIPTORS = 200
 IP_BIND_ADDRESS_NO_PORT = 24
 # Closing sends a reset: no TIME_WAIT is left to fill the port range of the next round.
@@ -42,10 +45,18 @@ def raise_descriptor_limit(wanted: int) -> None:
         ) from None
 
 
+def _client_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 class Clients:
     """A growing number of idle client connections, spread over several source addresses."""
 
-    def __init__(self, server: Child, port: int, stack: ExitStack) -> None:
+    def __init__(self, server: Child, port: int, stack: ExitStack, *, tls: bool) -> None:
+        self._context = _client_context() if tls else None
         self._server = server
         self._port = port
         self._stack = stack
@@ -64,6 +75,8 @@ class Clients:
         sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
         sock.bind((f"127.0.0.{2 + self._count // CONNECTIONS_PER_SOURCE}", 0))
         sock.connect(("127.0.0.1", self._port))
+        if self._context is not None:
+            self._stack.enter_context(self._context.wrap_socket(sock))
         self._count += 1
 
     def _wait_for_server(self) -> None:
@@ -74,13 +87,14 @@ class Clients:
             time.sleep(0.01)
 
 
-def measure(loop: str, settings: Settings) -> Sample:
+def measure(loop: str, settings: Settings, *, tls: bool) -> Sample:
     """Opens idle connections and divides the growth of the server by their number."""
-    count = settings.idle_connections
+    count = min(settings.idle_connections, TLS_CONNECTIONS) if tls else settings.idle_connections
     raise_descriptor_limit(count + WARMUP_CONNECTIONS + SPARE_DESCRIPTORS)
-    with Child(server_command(loop, "idle", "127.0.0.1", settings)) as server, ExitStack() as stack:
+    command = server_command(loop, "idle", "127.0.0.1", settings, tls=tls)
+    with Child(command) as server, ExitStack() as stack:
         listening = server.answer()
-        clients = Clients(server, listening["address"][1], stack)
+        clients = Clients(server, listening["address"][1], stack, tls=tls)
         clients.grow(WARMUP_CONNECTIONS)
         base_bytes = server.ask("memory")["anonymous_bytes"]
         clients.grow(WARMUP_CONNECTIONS + count)
@@ -97,6 +111,13 @@ WORKLOADS = (
         "memory",
         "idle TCP connections: growth of the server process per connection, less the protocol",
         METRICS,
-        measure,
+        partial(measure, tls=False),
+    ),
+    Workload(
+        "idle-tls",
+        "memory",
+        "idle TLS connections: growth of the server process per connection, less the protocol",
+        METRICS,
+        partial(measure, tls=True),
     ),
 )

@@ -37,6 +37,7 @@ class Load:
     unix: bool = False
     depth: int = 1
     tls: bool = False
+    churns: bool = False
 
 
 @contextmanager
@@ -89,6 +90,7 @@ def measure(load: Load, loop: str, settings: Settings) -> Sample:
                 size_bytes=load.size_bytes,
                 depth=load.depth,
                 tls=load.tls,
+                churns=load.churns,
             )
             with Child([*command, "--seconds", str(settings.seconds)]) as client:
                 check_same_congestion(listening, client.answer())
@@ -156,6 +158,16 @@ WORKLOADS = (
         "tls-readline-1k",
         Load("readline", 10, 1024, tls=True),
         "StreamReader.readline and StreamWriter.drain over TLS, 1 KiB lines, 10 connections",
+    ),
+    _workload(
+        "tls-churn",
+        Load("echo", 1, 64, tls=True, churns=True),
+        "TLS connections one after the other: handshake, 64 B there and back, goodbye",
+    ),
+    _workload(
+        "tcp-churn",
+        Load("echo", 1, 64, churns=True),
+        "TCP connections one after the other: 64 B there and back, end of stream",
     ),
     _workload(
         "unix-echo-1k",

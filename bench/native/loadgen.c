@@ -4,6 +4,9 @@
  * one when an answer is complete. By default the thread spins (epoll_wait with timeout 0): a client
  * that sleeps has its wake-up charged to the server's send(). `--sleep` blocks instead.
  *
+ * With `--churn` each request is a connection of its own: connect, handshake, one message there and
+ * back, goodbye from both ends; one after the other.
+ *
  * Talks to the harness on stdin and stdout: connects, runs the warm-up, waits until every answer is
  * in, prints {"phase": "warm", ...}, waits for one line, runs the measured phase, waits until every
  * answer is in again, prints {"phase": "done", ...}, and closes its connections when stdin ends. So
@@ -56,6 +59,7 @@ struct options {
     int cpu;
     bool sleeps;
     bool tls;
+    bool churns;
     size_t size_bytes;
     unsigned depth;
     double warmup_s;
@@ -204,6 +208,18 @@ static ssize_t get(struct connection *c, void *to, size_t room) {
     return c->ssl ? tls_result(c, SSL_read(c->ssl, to, (int)room)) : recv(c->fd, to, room, 0);
 }
 
+static void say_goodbye(struct connection *c) {
+    if (c->ssl != NULL)
+        SSL_shutdown(c->ssl);
+    shutdown(c->fd, SHUT_WR);
+}
+
+static void forget(struct connection *c) {
+    SSL_free(c->ssl);
+    c->ssl = NULL;
+    close(c->fd);
+}
+
 static bool holds_more(const struct connection *c) {
     return c->ssl != NULL && c->fd >= 0 && SSL_has_pending(c->ssl);
 }
@@ -219,6 +235,14 @@ static ssize_t put(struct connection *c, const void *from, size_t n) {
 
 static ssize_t get(struct connection *c, void *to, size_t room) {
     return recv(c->fd, to, room, 0);
+}
+
+static void say_goodbye(struct connection *c) {
+    shutdown(c->fd, SHUT_WR);
+}
+
+static void forget(struct connection *c) {
+    close(c->fd);
 }
 
 static bool holds_more(const struct connection *c) {
@@ -344,13 +368,17 @@ static int connect_tcp(const char *target, const char *congestion) {
     return fd;
 }
 
-static void open_connection(struct generator *g, struct connection *c) {
+static void connect_to_server(const struct generator *g, struct connection *c) {
     const char *target = g->options.target;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     c->fd = strncmp(target, "unix:", 5) == 0 ? connect_unix(target + 5)
                                              : connect_tcp(target, g->options.congestion);
     if (g->options.tls)
         start_tls(c);
+}
+
+static void open_connection(struct generator *g, struct connection *c) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    connect_to_server(g, c);
     c->started_ns = allocate(g->options.depth, sizeof *c->started_ns);
     if (fcntl(c->fd, F_SETFL, O_NONBLOCK) != 0)
         die("fcntl: %s", strerror(errno));
@@ -425,6 +453,40 @@ static double run_phase(struct generator *g, double seconds, uint64_t requests) 
     return (double)(now_ns() - begin_ns) / NS_PER_S;
 }
 
+static bool exchange(struct generator *g, struct connection *c) {
+    size_t size_bytes = g->options.size_bytes, received = 0;
+    if (put(c, g->pattern, size_bytes) != (ssize_t)size_bytes)
+        return false;
+    while (received < size_bytes) {
+        ssize_t n = get(c, g->received + received, RECEIVE_BYTES - received);
+        if (n <= 0)
+            return false;
+        received += (size_t)n;
+    }
+    say_goodbye(c);
+    return get(c, g->received, RECEIVE_BYTES) == 0;
+}
+
+static double run_churn(struct generator *g, double seconds, uint64_t requests) {
+    uint64_t begin_ns = now_ns(), end_ns = begin_ns + (uint64_t)(seconds * NS_PER_S);
+    begin_phase(g, 0);
+    while (g->errors == 0 && (requests ? g->done < requests : now_ns() < end_ns)) {
+        struct connection c = {.fd = -1};
+        uint64_t started_ns = now_ns();
+        connect_to_server(g, &c);
+        if (!exchange(g, &c))
+            fail(g, &g->connections[0], "a short connection went wrong");
+        forget(&c);
+        record(g, now_ns() - started_ns);
+        g->done++;
+    }
+    return (double)(now_ns() - begin_ns) / NS_PER_S;
+}
+
+static double run(struct generator *g, double seconds, uint64_t requests) {
+    return g->options.churns ? run_churn(g, seconds, requests) : run_phase(g, seconds, requests);
+}
+
 static void report_warm(const struct generator *g) {
     printf("{\"phase\": \"warm\", \"requests\": %llu, \"congestion\": \"%.15s\"}\n",
            (unsigned long long)g->done, g->congestion);
@@ -442,7 +504,7 @@ static void report_done(const struct generator *g, double seconds) {
 static const char USAGE[] =
     "usage: loadgen --target HOST:PORT|unix:PATH [--connections N] [--size BYTES] [--depth N]\n"
     "               [--warmup S] [--seconds S | --requests N] [--cpu N] [--congestion NAME]\n"
-    "               [--sleep] [--tls]";
+    "               [--sleep] [--tls] [--churn]";
 
 static struct options parse(int argc, char **argv) {
     static const struct option known[] = {
@@ -451,7 +513,7 @@ static struct options parse(int argc, char **argv) {
         {"warmup", required_argument, NULL, 'w'},   {"seconds", required_argument, NULL, 's'},
         {"requests", required_argument, NULL, 'n'}, {"cpu", required_argument, NULL, 'u'},
         {"congestion", required_argument, NULL, 'g'}, {"sleep", no_argument, NULL, 'z'},
-        {"tls", no_argument, NULL, 'l'},
+        {"tls", no_argument, NULL, 'l'},            {"churn", no_argument, NULL, 'r'},
         {NULL, 0, NULL, 0},
     };
     struct options o = {.connections = 1, .cpu = -1, .size_bytes = 1024, .depth = 1, .seconds = 1};
@@ -468,6 +530,7 @@ static struct options parse(int argc, char **argv) {
         case 'g': o.congestion = optarg; break;
         case 'z': o.sleeps = true; break;
         case 'l': o.tls = true; break;
+        case 'r': o.churns = true; break;
         default: die("%s", USAGE);
         }
     }
@@ -493,13 +556,13 @@ int main(int argc, char **argv) {
         pin(generator.options.cpu);
     set_up(&generator);
     if (generator.options.warmup_s > 0)
-        run_phase(&generator, generator.options.warmup_s, 0);
+        run(&generator, generator.options.warmup_s, 0);
     if (generator.errors > 0)
         return 1;
     report_warm(&generator);
     if (fgets(line, sizeof line, stdin) == NULL)
         return 1;
-    double seconds = run_phase(&generator, generator.options.seconds, generator.options.requests);
+    double seconds = run(&generator, generator.options.seconds, generator.options.requests);
     report_done(&generator, seconds);
     /* The connections stay open until the harness has read the server's counters. */
     while (fgets(line, sizeof line, stdin) != NULL)

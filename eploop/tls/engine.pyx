@@ -295,6 +295,7 @@ cdef class MemoryEngine(Engine):
     cdef:
         object _incoming
         object _outgoing
+        object _inner       # of the SSLObject, whose own methods are only Python around it
         bytes _sending      # what `output` gave
 
     def __cinit__(self, context, server_side, server_hostname):
@@ -303,20 +304,23 @@ cdef class MemoryEngine(Engine):
         self.ssl_object = context.wrap_bio(self._incoming, self._outgoing,
                                            server_side=server_side,
                                            server_hostname=server_hostname)
+        self._inner = self.ssl_object
+        if type(self.ssl_object) is ssl.SSLObject:
+            self._inner = self.ssl_object._sslobj
 
     cdef int feed(self, const char *start, Py_ssize_t n) except -1:
         self._incoming.write(PyMemoryView_FromMemory(<char *>start, n, PyBUF_READ))
         return 0
 
     cdef bint has_more(self) except -1:
-        return self._incoming.pending > 0 or self.ssl_object.pending() > 0
+        return self._incoming.pending > 0 or self._inner.pending() > 0
 
     cdef Py_ssize_t read(self, char *target, Py_ssize_t room) except -1:
         cdef Py_ssize_t n, total = 0
         while total < room and not self.ended and self.failure is None:
             view = PyMemoryView_FromMemory(target + total, room - total, PyBUF_WRITE)
             try:
-                n = self.ssl_object.read(room - total, view)
+                n = self._inner.read(room - total, view)
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:    # so it is called once we ended it as well
@@ -336,7 +340,7 @@ cdef class MemoryEngine(Engine):
 
     cdef bint write(self, const char *start, Py_ssize_t n) except -1:
         try:
-            self.ssl_object.write(PyMemoryView_FromMemory(<char *>start, n, PyBUF_READ))
+            self._inner.write(PyMemoryView_FromMemory(<char *>start, n, PyBUF_READ))
         except ssl.SSLWantReadError:
             return False
         return True
