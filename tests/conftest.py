@@ -46,6 +46,11 @@ def pytest_addoption(parser):
         action="store_true",
         help="run the tests that differ from asyncio there too, where they must fail",
     )
+    group.addoption(
+        "--all-tls-paths",
+        action="store_true",
+        help="run the TLS tests through Python's ssl module in every mode, not in edge mode only",
+    )
 
 
 def pytest_configure(config):

@@ -98,6 +98,13 @@ class BufferedRecorder(_Recording, asyncio.BufferedProtocol):
         self.note("buffer_updated", nbytes)
 
 
+class ViewRecorder(BufferedRecorder):
+    """Offers its buffer as a memoryview, which asyncio's TLS needs."""
+
+    def get_buffer(self, sizehint):
+        return memoryview(super().get_buffer(sizehint))
+
+
 class Echo(asyncio.Protocol):
     """Sends back what it gets."""
 

@@ -1,10 +1,12 @@
-"""Contexts for the TLS tests, and a far end that speaks TLS without any loop."""
+"""Contexts for the TLS tests, a server, and a far end that speaks TLS without any loop."""
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 
-from support.net import Peer
-from support.waiting import POLL_S
+from support.net import LOOPBACK, Peer
+from support.protocols import Recorder
+from support.waiting import POLL_S, quiet
 
 CERTS = Path(__file__).parent.parent / "certs"
 
@@ -65,6 +67,13 @@ class TLSPeer(Peer):
         except ssl.SSLZeroReturnError:
             return b""
 
+    async def recv_all_raw(self):
+        """Ciphertext until the end of the stream."""
+        data = bytearray()
+        while some := await super().recv():
+            data += some
+        return bytes(data)
+
     async def _do(self, function, *args):
         while True:
             try:
@@ -84,3 +93,35 @@ class TLSPeer(Peer):
         while self.outgoing.pending:
             await super().send(self.outgoing.read())
             await asyncio.sleep(POLL_S)
+
+
+class TLSServer:
+    """A TLS server with its protocols."""
+
+    def __init__(self, loop, factory=Recorder, context=None, **options):
+        self.loop, self.factory, self.protocols = loop, factory, []
+        self.options = {"ssl": context or server_context(), **options}
+
+    def _make(self):
+        protocol = self.factory()
+        self.protocols.append(protocol)
+        return protocol
+
+    async def __aenter__(self):
+        self.server = await self.loop.create_server(self._make, LOOPBACK, 0, **self.options)
+        self.port = self.server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc_info):
+        self.server.close()
+        for protocol in self.protocols:
+            transport = getattr(protocol, "transport", None)
+            if transport is not None:
+                transport.abort()
+        await quiet()
+
+    async def connect(self, factory=Recorder, context=None, **options):
+        return await self.loop.create_connection(
+            factory, "localhost", self.port, family=socket.AF_INET,
+            ssl=context or client_context(), **options
+        )

@@ -19,11 +19,6 @@ from surface.rows import Row, Unavailable, all_rows, run
 from surface.table import markdown, text
 
 ROWS = all_rows()
-# Rows that eploop does not pass yet. Each must fail, so that the line goes when it is mended.
-KNOWN = {
-    "Writing to streams: TLS: get_write_buffer_size() counts all that is unsent":
-        "asyncio's TLS does not count what the transport below has queued",
-}
 # Parameters that asyncio's methods accept only to refuse them, or that are not documented.
 NOT_WANTED = {
     ("create_datagram_endpoint", "reuse_address"),
@@ -37,17 +32,11 @@ NOT_WANTED = {
 @eploop_only("other loops are compared in the table, not tested")
 @without_debug("rows set debug mode where they need it")
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_row(row, loop_spec, loop_factory, request):
-    if str(row) in KNOWN:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=KNOWN[str(row)]))
+def test_row(row, loop_spec, loop_factory):
     try:
         run(row, KINDS[f"eploop:{loop_spec.mode}"], loop_factory)
     except Unavailable as exc:
         pytest.skip(str(exc))
-
-
-def test_known_rows_exist():
-    assert KNOWN.keys() <= {str(row) for row in ROWS}
 
 
 def test_names_are_unique():

@@ -7,55 +7,16 @@ import ssl
 import pytest
 from support.loops import differs_from_asyncio, without_debug
 from support.net import BIG, LOOPBACK, Peer, attach, tcp_pair, unix_pair
-from support.protocols import BufferedRecorder, Echo, Recorder
-from support.tls import TLSPeer, client_context, server_context
+from support.protocols import BufferedRecorder, Echo, Recorder, ViewRecorder
+from support.tls import TLSPeer, TLSServer as Server, client_context, server_context
 from support.waiting import quiet, soon, turns, until
 
 pytestmark = pytest.mark.needs("tls")
 
 
-class ViewRecorder(BufferedRecorder):
-    """Offers its buffer as a memoryview, which asyncio's TLS needs."""
-
-    def get_buffer(self, sizehint):
-        return memoryview(super().get_buffer(sizehint))
-
-
 @pytest.fixture(params=[Recorder, ViewRecorder], ids=["protocol", "buffered"])
 def recorder(request):
     return request.param
-
-
-class Server:
-    """A TLS server with its protocols."""
-
-    def __init__(self, loop, factory=Recorder, context=None, **options):
-        self.loop, self.factory, self.protocols = loop, factory, []
-        self.options = {"ssl": context or server_context(), **options}
-
-    def _make(self):
-        protocol = self.factory()
-        self.protocols.append(protocol)
-        return protocol
-
-    async def __aenter__(self):
-        self.server = await self.loop.create_server(self._make, LOOPBACK, 0, **self.options)
-        self.port = self.server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *exc_info):
-        self.server.close()
-        for protocol in self.protocols:
-            transport = getattr(protocol, "transport", None)
-            if transport is not None:
-                transport.abort()
-        await quiet()
-
-    async def connect(self, factory=Recorder, context=None, **options):
-        return await self.loop.create_connection(
-            factory, "localhost", self.port, family=socket.AF_INET,
-            ssl=context or client_context(), **options
-        )
 
 
 async def finish(transport, protocol):
