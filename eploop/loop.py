@@ -35,14 +35,15 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
     """
 
     def __new__(cls, mode=None, *, busy_poll_us=0, precise_timers=False):
-        return super().__new__(cls, resolve_mode(mode),
-                               busy_poll_us=check_busy_poll(busy_poll_us),
+        shared_tls = SharedTLS(resolve_tls_path())
+        self = super().__new__(cls, resolve_mode(mode), busy_poll_us=check_busy_poll(busy_poll_us),
                                precise_timers=precise_timers)
+        self._shared_tls = shared_tls
+        return self
 
     def __init__(self, mode=None, *, busy_poll_us=0, precise_timers=False):
         asyncio.BaseEventLoop.__init__(self)
         self._unix_files = {}
-        self._shared_tls = SharedTLS(resolve_tls_path())
         self._signals = Signals(self)
         self._set_run_hooks(self._signals)
 

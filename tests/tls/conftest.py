@@ -1,5 +1,6 @@
 """The TLS tests run on both paths to OpenSSL: direct calls, and Python's ssl module."""
 import pytest
+from support.net import STREAM_KINDS
 
 PATHS = ("direct", "memorybio")
 
@@ -7,6 +8,12 @@ PATHS = ("direct", "memorybio")
 def pytest_generate_tests(metafunc):
     if "loop_spec" in metafunc.fixturenames:
         metafunc.parametrize("tls_path", PATHS, indirect=True)
+
+
+@pytest.fixture(params=STREAM_KINDS)
+def kind(request):
+    """Kind of stream below TLS."""
+    return request.param
 
 
 @pytest.fixture(autouse=True)
