@@ -19,7 +19,7 @@ from libc.string cimport memcpy, memmove
 
 from eploop.buffers cimport READ_BYTES
 from eploop.tls.libssl cimport (
-    SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN, Ends, LibSSL, new_bio, ssl_pointer, usable_libssl,
+    SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN, LibSSL, new_bio, ssl_pointer, usable_libssl,
 )
 
 cdef enum:

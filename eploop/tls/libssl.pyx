@@ -11,7 +11,6 @@ Source: CPython Modules/_ssl.c (PySSLSocket, PySSLContext; 3.11 to 3.15); ssl(3)
 BIO_meth_new(3); dlopen(3).
 """
 
-cimport cython
 from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset

@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from eploop.buffers cimport check_bytes_like, immutable
 from eploop.receivers cimport receiver_for
-from eploop.tls.connection cimport FRESH, OVER, WRAPPED, TLSConnection
+from eploop.tls.connection cimport OVER, WRAPPED, TLSConnection
 from eploop.tls.engine cimport SharedTLS
 from eploop.tls.protocol cimport TLSProtocol
 

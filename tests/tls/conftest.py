@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config, items):
         params = item.callspec.params if hasattr(item, "callspec") else {}
         second = params.get("tls_path", PATHS[0]) != PATHS[0]
         wanted = not second or params["loop_spec"].mode == "edge" \
-            or config.option.all_tls_paths and not params["loop_spec"].is_asyncio
+            or (config.option.all_tls_paths and not params["loop_spec"].is_asyncio)
         (kept if wanted else dropped).append(item)
     items[:] = kept
     if dropped:

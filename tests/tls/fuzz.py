@@ -1,4 +1,4 @@
-"""Streams through TLS whose ciphertext is cut and joined at random: no byte lost, repeated or moved.
+"""Streams through TLS, its ciphertext cut and joined at random: no byte lost, repeated or moved.
 
     python tests/tls/fuzz.py --megabytes 1000 [--mode edge] [--path direct] [--seed N]
 

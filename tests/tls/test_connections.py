@@ -8,7 +8,8 @@ import pytest
 from support.loops import differs_from_asyncio, without_debug
 from support.net import BIG, LOOPBACK, Peer, attach, tcp_pair, unix_pair
 from support.protocols import BufferedRecorder, Echo, Recorder, ViewRecorder
-from support.tls import TLSPeer, TLSServer as Server, client_context, server_context
+from support.tls import TLSPeer, client_context, server_context
+from support.tls import TLSServer as Server
 from support.waiting import quiet, soon, turns, until
 
 pytestmark = pytest.mark.needs("tls")

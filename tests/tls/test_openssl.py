@@ -27,8 +27,8 @@ class Command:
     def __init__(self, loop, *words):
         self.loop = loop
         self.process = subprocess.Popen(
-            [STDBUF, "-oL", OPENSSL, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, cwd=CERTS)
+            [STDBUF, "-oL", OPENSSL, *map(str, words)], cwd=CERTS,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def __enter__(self):
         return self

@@ -29,8 +29,9 @@ eploop.run(main())
 
 
 def test_openssl_is_called_directly_where_it_can_be():
-    from eploop.tls.libssl import why_not_direct
     import _ssl
+
+    from eploop.tls.libssl import why_not_direct
     if not ssl.OPENSSL_VERSION.startswith("OpenSSL ") or not getattr(_ssl, "__file__", None):
         pytest.skip("an ssl module of another build")
     assert why_not_direct() is None
@@ -46,7 +47,7 @@ def test_environment_may_choose(monkeypatch, value):
 def test_wrong_choice_is_refused(monkeypatch):
     import eploop
     monkeypatch.setenv("EPLOOP_TLS", "rustls")
-    with pytest.raises(ValueError, match="EPLOOP_TLS must be 'direct' or 'memorybio', not 'rustls'"):
+    with pytest.raises(ValueError, match=r"EPLOOP_TLS must be .*, not 'rustls'"):
         eploop.new_event_loop()
 
 
