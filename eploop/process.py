@@ -226,12 +226,15 @@ class SubprocessTransport(asyncio.SubprocessTransport):
     # ---- signals
 
     def send_signal(self, signal):
-        """Send the process a signal.
+        """Send the process a signal; nothing happens if it ended and the protocol has to hear it.
 
         Raises:
-            ProcessLookupError: It has ended.
+            ProcessLookupError: It has ended, and connection_lost() was called.
         """
-        self._watch.send_signal(signal)
+        if self._proc is None:
+            raise ProcessLookupError(f"process {self._pid} has ended")
+        with contextlib.suppress(ProcessLookupError):
+            self._watch.send_signal(signal)
 
     def terminate(self):
         """Send SIGTERM: see `send_signal`."""

@@ -265,6 +265,21 @@ async def test_no_signal_after_the_end(loop, way):
             function()
 
 
+async def test_a_signal_before_the_protocol_heard_of_the_end_is_no_error(loop, way):
+    class Killing(Recorder):
+        def process_exited(self):
+            self.transport.kill()
+            super().process_exited()
+
+    transport, protocol = await loop.subprocess_exec(Killing, "true")
+    protocol.transport = transport
+    await soon(protocol.exited)
+    await soon(protocol.lost)
+    with pytest.raises(ProcessLookupError):
+        transport.kill()
+    transport.close()
+
+
 @eploop_only("asyncio calls os.kill()")
 async def test_a_recycled_number_is_never_signalled(loop, way, monkeypatch):
     """Between the reaping and connection_lost(), while a grandchild holds a pipe."""
@@ -272,8 +287,7 @@ async def test_a_recycled_number_is_never_signalled(loop, way, monkeypatch):
         Recorder, "sleep 30 & echo $!", stdin=None, stderr=None)
     await soon(protocol.exited)
     monkeypatch.setattr(os, "kill", None)
-    with pytest.raises(ProcessLookupError):
-        transport.kill()
+    transport.kill()
     transport.close()
     monkeypatch.undo()
     await until(lambda: protocol.data[1])
