@@ -5,6 +5,7 @@ Source: CPython 3.13 asyncio.sslproto._SSLProtocolTransport.
 
 import asyncio
 import warnings
+from asyncio import sslproto
 from asyncio.constants import FLOW_CONTROL_HIGH_WATER_SSL_WRITE
 
 cimport cython
@@ -69,8 +70,8 @@ cdef class TLSTransport(TLSConnection):
 
     @property
     def __class__(self):
-        # A subclass of asyncio.Transport, which the sendfile fallback asks for by this name.
-        return asyncio.transports._FlowControlMixin
+        # For programs that ask for asyncio's own; also what its sendfile fallback asks for.
+        return sslproto._SSLProtocolTransport
 
     @property
     def _ssl_protocol(self):
