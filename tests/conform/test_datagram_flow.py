@@ -9,8 +9,8 @@ import warnings
 import pytest
 from support.datagrams import Datagrams, bound_sockets, endpoint, take, unused_address
 from support.loops import differs_from_asyncio, eploop_only, only_mode, without_debug
-from support.net import LOOPBACK, Peer, cpu_seconds
-from support.waiting import quiet, turns, until
+from support.net import LOOPBACK, Peer
+from support.waiting import is_idle, quiet, turns, until
 
 HEADER = 8              # what a queued datagram counts for beyond its bytes
 IP_RECVERR = 11
@@ -512,9 +512,7 @@ async def test_error_queue_costs_nothing(loop, bound):
 async def test_idle_endpoints_use_no_time(loop, bound):
     async with full_pair(loop, bound) as (transport, _, _, _):
         transport.sendto(b"x")
-        before = cpu_seconds()
-        await asyncio.sleep(0.2)
-        assert cpu_seconds() - before < 0.1
+        assert await is_idle(loop, 0.2)
 
 
 async def test_addresses_of_the_loop(loop):

@@ -12,10 +12,9 @@ import warnings
 import pytest
 from support.features import needs
 from support.loops import differs_from_asyncio, eploop_only, without_debug
-from support.net import cpu_seconds
 from support.pipes import READ_KINDS, Far, read_ends, reading
 from support.protocols import BufferedRecorder, Recorder
-from support.waiting import quiet, turns, until
+from support.waiting import is_idle, quiet, turns, until
 
 pytestmark = needs("pipes")
 var = contextvars.ContextVar("var", default="unset")
@@ -128,9 +127,7 @@ async def test_data_and_hang_up_wait_while_paused(loop, ends):
         transport.pause_reading()
         far.write(b"x" * 5000)
         far.close()
-        before = cpu_seconds()
-        await asyncio.sleep(0.1)
-        assert cpu_seconds() - before < 0.05
+        assert await is_idle(loop, 0.1)
         assert protocol.names == ["connection_made"]
         transport.resume_reading()
         assert await protocol.until_lost() is None

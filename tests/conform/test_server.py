@@ -10,9 +10,9 @@ import weakref
 
 import pytest
 from support.loops import differs_from_asyncio, without_debug
-from support.net import BIG, LOOPBACK, Peer, cpu_seconds, has_ipv6, make_reset
+from support.net import BIG, LOOPBACK, Peer, has_ipv6, make_reset
 from support.protocols import Echo, Recorder
-from support.waiting import quiet, soon, turns, until
+from support.waiting import is_idle, quiet, soon, turns, until
 
 needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
 
@@ -454,9 +454,7 @@ async def test_running_out_of_descriptors(loop, unhandled):
                     hogs.append(os.dup(2))
             for sock in late:
                 sock.connect(where)
-            before = cpu_seconds()
-            await asyncio.sleep(0.4)
-            assert cpu_seconds() - before < 0.3
+            assert await is_idle(loop, 0.4)
             assert await ask(first, b"still served") == b"still served"
         finally:
             for fd in hogs:

@@ -10,13 +10,12 @@ from support.net import (
     LOOPBACK,
     Peer,
     attach,
-    cpu_seconds,
     socket_pair,
     tcp_pair,
     unused_port,
 )
 from support.protocols import Recorder
-from support.waiting import quiet, soon, turns, until
+from support.waiting import is_idle, quiet, soon, turns, until
 
 pytestmark = pytest.mark.needs("sock_ops")
 
@@ -293,9 +292,7 @@ async def test_sendall_beside_a_reader(loop, pair, wrap):
     sending = loop.create_task(loop.sock_sendall(wrap(near), b"x" * (4 * BIG)))
     await Peer(far).recv_exactly(4 * BIG)
     await soon(sending)
-    before = cpu_seconds()
-    await asyncio.sleep(0.1)
-    assert cpu_seconds() - before < 0.09
+    assert await is_idle(loop, 0.1)
     far.send(b"hello")
     await until(lambda: got)
     assert loop.remove_reader(near) is True
@@ -310,9 +307,7 @@ async def test_cancelled_sendall_beside_a_reader(loop, pair):
     await asyncio.wait([sending])
     Peer(far).recv_now(8 * BIG)
     await quiet()
-    before = cpu_seconds()
-    await asyncio.sleep(0.1)
-    assert cpu_seconds() - before < 0.09
+    assert await is_idle(loop, 0.1)
     loop.remove_reader(near)
 
 

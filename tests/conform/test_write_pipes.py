@@ -9,10 +9,9 @@ import socket
 import pytest
 from support.features import needs
 from support.loops import differs_from_asyncio, eploop_only, without_debug
-from support.net import cpu_seconds
 from support.pipes import WRITE_KINDS, Far, read_ends, reading, write_ends, writing
 from support.protocols import Recorder
-from support.waiting import quiet, turns, until
+from support.waiting import is_idle, quiet, turns, until
 
 pytestmark = needs("pipes")
 var = contextvars.ContextVar("var", default="unset")
@@ -195,14 +194,10 @@ async def test_idle_writer_whose_reader_is_slow_costs_nothing(loop, ends):
     async with writing(loop, ends, Recorder) as (transport, _, far):
         transport.write(b"x" * BIG)
         await turns()
-        before = cpu_seconds()
-        await asyncio.sleep(0.1)
-        assert cpu_seconds() - before < 0.05
+        assert await is_idle(loop, 0.1)
         await far.read(BIG)
         await turns()
-        before = cpu_seconds()
-        await asyncio.sleep(0.1)
-        assert cpu_seconds() - before < 0.05
+        assert await is_idle(loop, 0.1)
 
 
 # ---- what is special about some

@@ -2,7 +2,6 @@
 import asyncio
 import contextlib
 import itertools
-import os
 import socket
 import struct
 
@@ -149,9 +148,3 @@ async def connected(loop, kind, factory, *, send_buffer=None):
             transport.abort()
         peer.close()
         await until(lambda: near.fileno() == -1, "the transport to close its socket")
-
-
-def cpu_seconds():
-    """CPU time of the whole process, children left out."""
-    times = os.times()
-    return times.user + times.system

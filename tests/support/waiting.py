@@ -6,6 +6,7 @@ import time
 
 PATIENCE_S = 10.0       # only a test that is going to fail waits for so long
 POLL_S = 0.001
+MANY_POLLS = 20         # a loop that spins makes thousands
 
 
 async def until(condition, what="the condition"):
@@ -52,3 +53,23 @@ def in_thread(function, *args):
     assert not thread.is_alive(), "the thread does not end"
     if failures:
         raise failures[0]
+
+
+async def is_idle(loop, seconds=0.1):
+    """Let the loop be for a while; whether it slept, and was not woken over and over."""
+    if hasattr(loop, "statistics"):
+        before = loop.statistics().polls
+        await asyncio.sleep(seconds)
+        return loop.statistics().polls - before < MANY_POLLS
+    selector, select, polls = loop._selector, loop._selector.select, []
+
+    def counting(timeout):
+        polls.append(timeout)
+        return select(timeout)
+
+    selector.select = counting
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        del selector.select
+    return len(polls) < MANY_POLLS
