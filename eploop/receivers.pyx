@@ -1,11 +1,17 @@
-"""Where the next bytes go: plain and buffered protocols."""
+"""Where the next bytes go: plain and buffered protocols, and asyncio's own StreamReader.
+
+Source: CPython 3.13 asyncio.streams.StreamReader.feed_data, StreamReaderProtocol.data_received.
+"""
 
 import asyncio
+import weakref
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
+from libc.string cimport memcpy
 
 from eploop.buffers cimport READ_BYTES, SharedBuffers
 from eploop.handles cimport enter_context, exit_context
@@ -153,15 +159,91 @@ cdef class BufferReceiver(Receiver):
         return "protocol.get_buffer() call failed."
 
 
+@cython.final
+cdef class ReaderReceiver(Receiver):
+    """asyncio.StreamReader: bytes go straight into its buffer, as feed_data() would put them there.
+
+    No code of the program runs here, so its context need not be entered.
+    """
+    cdef:
+        SharedBuffers _shared
+        object _reader      # a weak reference, as the protocol's own
+
+    cdef int space(self, char **start, Py_ssize_t *room) except -1:
+        start[0] = self._shared.read()
+        room[0] = READ_BYTES
+        return 0
+
+    cdef int filled(self, Py_ssize_t n) except -1:
+        cdef:
+            object reader = self._reader()
+            object waiter
+            bytearray buffer
+            Py_ssize_t size
+        if reader is None:
+            return 0    # nobody is going to read
+        if reader._eof:
+            reader.feed_data(PyBytes_FromStringAndSize(self._shared.read(), n))    # raises
+            return 0
+        buffer = reader._buffer
+        size = PyByteArray_GET_SIZE(buffer)
+        PyByteArray_Resize(buffer, size + n)
+        memcpy(PyByteArray_AS_STRING(buffer) + size, self._shared.read(), <size_t>n)
+        waiter = reader._waiter
+        if waiter is not None:
+            reader._waiter = None
+            if not waiter.cancelled():
+                waiter.set_result(None)
+        if size + n > 2 * <Py_ssize_t>reader._limit and not reader._paused:
+            self._pause(reader)
+        return 0
+
+    cdef int _pause(self, object reader) except -1:
+        if reader._transport is None:
+            return 0
+        try:
+            reader._transport.pause_reading()
+        except NotImplementedError:
+            reader._transport = None
+        else:
+            reader._paused = True
+        return 0
+
+    cdef str failed(self):
+        return "protocol.data_received() call failed."
+
+
+cdef object FEED_DATA = asyncio.StreamReader.feed_data
+cdef object DATA_RECEIVED = asyncio.StreamReaderProtocol.data_received
+
+
+cdef bint is_stock_reader(object protocol, object reader) except -1:
+    """Nothing of what `ReaderReceiver` does itself was replaced, in a subclass or by patching."""
+    return (type(reader) is asyncio.StreamReader
+            and asyncio.StreamReader.feed_data is FEED_DATA
+            and asyncio.StreamReaderProtocol.data_received is DATA_RECEIVED
+            and type(reader._buffer) is bytearray
+            and "feed_data" not in reader.__dict__
+            and "data_received" not in protocol.__dict__)
+
+
 cdef Receiver receiver_for(object protocol, object context, SharedBuffers shared):
     cdef:
         Receiver receiver
         BytesReceiver plain
+        ReaderReceiver reading
+        object reader
     if isinstance(protocol, Receiver):    # it receives by itself: TLS
         receiver = <Receiver>protocol
         receiver._context = context
         return receiver
-    if isinstance(protocol, asyncio.BufferedProtocol):
+    reader = (protocol._stream_reader if type(protocol) is asyncio.StreamReaderProtocol else None)
+    if reader is not None and is_stock_reader(protocol, reader):
+        reading = ReaderReceiver.__new__(ReaderReceiver)
+        reading._shared = shared
+        reading._reader = weakref.ref(reader)
+        receiver = reading
+    elif isinstance(protocol, asyncio.BufferedProtocol):
         receiver = BufferReceiver.__new__(BufferReceiver)
     else:
         plain = BytesReceiver.__new__(BytesReceiver)
