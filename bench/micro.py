@@ -9,10 +9,10 @@ import json
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from bench import micro_io, micro_tasks
 from bench.loops import CONTENDERS, make_loop
 from bench.measure import Metric, Sample, Settings, Workload
 from bench.processes import Child, python_module
@@ -22,8 +22,6 @@ METRICS = (
     Metric("ops_per_s", "ops/s", decimals=0),
 )
 BATCH = 1000
-PENDING_TIMERS = 1000
-TIMEOUT_S = 60.0
 # A producer waits for its callbacks after so many: the queue stays as short as in a real program.
 WINDOW = 100
 FIRST_OPS = 1000
@@ -63,72 +61,10 @@ def call_soon_batch(loop: asyncio.AbstractEventLoop, ops: int) -> None:
     loop.run_forever()
 
 
-def sleep0(loop: asyncio.AbstractEventLoop, ops: int) -> None:
-    """One task that gives way again and again."""
-
-    async def main() -> None:
-        for _ in range(ops):
-            await asyncio.sleep(0)
-
-    loop.run_until_complete(main())
-
-
-def future_wakeup(loop: asyncio.AbstractEventLoop, ops: int) -> None:
-    """A task that waits for a future which a callback completes."""
-
-    async def main() -> None:
-        for _ in range(ops):
-            future = loop.create_future()
-            loop.call_soon(future.set_result, None)
-            await future
-
-    loop.run_until_complete(main())
-
-
-def create_task(loop: asyncio.AbstractEventLoop, ops: int) -> None:
-    """A task made and awaited."""
-
-    async def nothing() -> None:
-        pass
-
-    async def main() -> None:
-        for _ in range(ops):
-            await loop.create_task(nothing())
-
-    loop.run_until_complete(main())
-
-
-def timer_cancel(loop: asyncio.AbstractEventLoop, ops: int) -> None:
-    """A timeout set and the oldest one cancelled, with 1000 pending: what a busy server does."""
-
-    def nothing() -> None:
-        pass
-
-    pending = deque(loop.call_later(TIMEOUT_S, nothing) for _ in range(PENDING_TIMERS))
-
-    def replace() -> None:
-        nonlocal ops
-        for _ in range(BATCH):
-            pending.popleft().cancel()
-            pending.append(loop.call_later(TIMEOUT_S, nothing))
-        ops -= BATCH
-        loop.call_soon(replace if ops > 0 else loop.stop)
-
-    loop.call_soon(replace)
-    loop.run_forever()
-    for timer in pending:
-        timer.cancel()
-
-
-def spawn(loop: asyncio.AbstractEventLoop, ops: int) -> None:
-    """A child process started and waited for; its own CPU time is not counted."""
-
-    async def main() -> None:
-        for _ in range(ops):
-            child = await asyncio.create_subprocess_exec("true")
-            await child.wait()
-
-    loop.run_until_complete(main())
+def loop_create_close(loop: asyncio.AbstractEventLoop, ops: int) -> None:
+    """Another loop made and closed."""
+    for _ in range(ops):
+        type(loop)().close()
 
 
 def call_soon_threadsafe(threads: int, loop: asyncio.AbstractEventLoop, ops: int) -> None:
@@ -161,27 +97,40 @@ def call_soon_threadsafe(threads: int, loop: asyncio.AbstractEventLoop, ops: int
         producer.join()
 
 
-RUNS: dict[str, Run] = {
-    "call-soon-chain": call_soon_chain,
-    "call-soon-batch": call_soon_batch,
-    "sleep0": sleep0,
-    "future-wakeup": future_wakeup,
-    "create-task": create_task,
-    "timer-cancel-1000": timer_cancel,
-    "spawn-true": spawn,
-    "threadsafe-1": partial(call_soon_threadsafe, 1),
-    "threadsafe-6": partial(call_soon_threadsafe, 6),
-}
-SUMMARIES = {
-    "call-soon-chain": "call_soon: a callback that schedules itself again",
-    "call-soon-batch": "call_soon: 1000 callbacks per turn",
-    "sleep0": "one task awaiting asyncio.sleep(0)",
-    "future-wakeup": "a future completed by a callback and awaited by a task",
-    "create-task": "create_task and await it",
-    "timer-cancel-1000": "call_later and cancel the oldest, 1000 pending",
-    "spawn-true": "create_subprocess_exec of `true`, and wait",
-    "threadsafe-1": "call_soon_threadsafe from 1 thread, 100 at a time",
-    "threadsafe-6": "call_soon_threadsafe from 6 threads, 100 at a time each",
+def threadsafe_ping_pong(loop: asyncio.AbstractEventLoop, ops: int) -> None:
+    """A thread hands over one callback and waits until it has run."""
+
+    def produce() -> None:
+        done = threading.Semaphore(0)
+        for _ in range(ops):
+            loop.call_soon_threadsafe(done.release)
+            done.acquire()
+        loop.call_soon_threadsafe(loop.stop)
+
+    producer = threading.Thread(target=produce)
+    loop.call_soon(producer.start)
+    loop.run_forever()
+    producer.join()
+
+
+RUNS: dict[str, tuple[Run, str]] = {
+    "call-soon-chain": (call_soon_chain, "call_soon: a callback that schedules itself again"),
+    "call-soon-batch": (call_soon_batch, "call_soon: 1000 callbacks per turn"),
+    "loop-create-close": (loop_create_close, "a loop made and closed"),
+    "threadsafe-1": (
+        partial(call_soon_threadsafe, 1),
+        "call_soon_threadsafe from 1 thread, 100 at a time",
+    ),
+    "threadsafe-6": (
+        partial(call_soon_threadsafe, 6),
+        "call_soon_threadsafe from 6 threads, 100 at a time each",
+    ),
+    "threadsafe-ping-pong": (
+        threadsafe_ping_pong,
+        "call_soon_threadsafe from 1 thread, one at a time",
+    ),
+    **micro_tasks.RUNS,
+    **micro_io.RUNS,
 }
 
 
@@ -219,7 +168,7 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     if options.cpu is not None:
         os.sched_setaffinity(0, {options.cpu})
-    run = RUNS[options.workload]
+    run, _ = RUNS[options.workload]
     loop = make_loop(options.loop)
     ops = calibrated_ops(run, loop, options.seconds)
     cpu_ns, wall_ns = timed(run, loop, ops)
@@ -228,7 +177,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 WORKLOADS = tuple(
-    Workload(name, "micro", SUMMARIES[name], METRICS, partial(measure, name)) for name in RUNS
+    Workload(name, "micro", summary, METRICS, partial(measure, name))
+    for name, (_, summary) in RUNS.items()
 )
 
 
