@@ -168,6 +168,9 @@ class Loop(LoopCore, asyncio.BaseEventLoop):
 
     async def getaddrinfo(self, host, port, *, family=0, type=0, proto=0, flags=0):
         """As asyncio; addresses are answered without a thread."""
+        answer = names.quick_answer(host, port, family, type, proto, flags)
+        if answer is not None:
+            return [answer]
         return await names.getaddrinfo(super().getaddrinfo, host, port, family=family, type=type,
                                        proto=proto, flags=flags)
 

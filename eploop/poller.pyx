@@ -141,14 +141,19 @@ cdef class Poller:
     cdef int add(self, Watcher watcher, uint32_t interest) except -1:
         cdef:
             int fd = watcher.fd
+            Watcher before = self.at(fd)
+            # What waited for this very socket may have left its entry: connecting does.
+            int operation = (epoll.EPOLL_CTL_MOD if before is not None and before.interest
+                             else epoll.EPOLL_CTL_ADD)
             int rc
         self._check_fork()
         self._number(watcher)
-        rc = epoll.ctl(self._epfd, epoll.EPOLL_CTL_ADD, fd, interest, key_of(watcher))
+        rc = epoll.ctl(self._epfd, operation, fd, interest, key_of(watcher))
         self.ctl_calls += 1
         if rc == -EEXIST:
-            # A disarmed entry was left behind by an earlier watcher of this very socket.
             self._ctl(epoll.EPOLL_CTL_MOD, fd, interest, key_of(watcher))
+        elif rc == -ENOENT:     # or of another one, that had the same number
+            self._ctl(epoll.EPOLL_CTL_ADD, fd, interest, key_of(watcher))
         elif rc < 0:
             raise_errno(rc, "epoll_ctl")
         if fd >= len(self._slots):

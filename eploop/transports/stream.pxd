@@ -34,13 +34,13 @@ cdef class StreamTransport(Transport):
         unsigned char _shut         # ... and took effect
         # Registration.
         unsigned char _is_unix
+        int _mode                   # how it is registered: see the first lines of stream.pyx
         unsigned char _armed        # oneshot mode: an event may come
     cdef int open(self, LoopCore loop, object protocol, object context, object server) except -1
     cdef int start(self, object waiter) except -1
     cdef int _begin(self) except -1
     cdef bint wants_to_read(self) noexcept
     cdef int write_bytes(self, bytes owner, const char *start, Py_ssize_t n) except -1
-    cdef uint32_t _edge_interest(self) noexcept
     cdef uint32_t _plain_interest(self) noexcept
     cdef int _rearm(self) except -1
     cdef int _disarm_unwanted(self, uint32_t events) except -1

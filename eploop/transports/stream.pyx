@@ -2,8 +2,10 @@
 
 Readiness is state: an event sets flags and queues the transport, and its turn does one read at
 most. epoll(7) says that a short read proves the socket drained. It does so for data, not for an
-end of stream that came before the first wait (no second edge), nor behind an urgent mark, nor
-behind a boundary of passed descriptors on a unix socket; hence `_hung_up` and `_to_the_end`.
+end of stream that came before the first wait (no second edge), nor behind an urgent mark; hence
+`_hung_up` and `_to_the_end`. On a unix socket it proves nothing, as a read stops short where passed
+descriptors lie between the data. Edge-triggered, each message would cost a read that would block:
+so unix sockets are level-triggered in edge mode, which costs no system call.
 
 Source: CPython 3.13 asyncio.selector_events._SelectorSocketTransport; epoll(7), tcp(7), unix(7).
 """
@@ -89,10 +91,12 @@ cdef class StreamTransport(Transport):
     cdef int open(self, LoopCore loop, object protocol, object context, object server) except -1:
         """Register; raises without having changed anything."""
         self._loop = loop
-        self._to_the_end = self._is_unix
-        if loop.poller.mode == EDGE:
-            loop.poller.add(self, self._edge_interest())
-        elif loop.poller.mode == ONESHOT:
+        self._mode = loop.poller.mode
+        if self._mode == EDGE and self._is_unix:
+            self._mode = LEVEL
+        if self._mode == EDGE:
+            loop.poller.add(self, READ_EVENTS | EPOLLOUT | EPOLLET)
+        elif self._mode == ONESHOT:
             self._armed = True
             loop.poller.add(self, READ_EVENTS | EPOLLONESHOT)
         else:
@@ -107,12 +111,6 @@ cdef class StreamTransport(Transport):
 
     # ---- registration
 
-    cdef uint32_t _edge_interest(self) noexcept:
-        # A unix socket would report OUT each time its peer consumes something.
-        if self._is_unix and not self._blocked:
-            return READ_EVENTS | EPOLLET
-        return READ_EVENTS | EPOLLOUT | EPOLLET
-
     cdef uint32_t _plain_interest(self) noexcept:
         """What level and oneshot mode wait for."""
         cdef uint32_t wanted = 0
@@ -124,17 +122,11 @@ cdef class StreamTransport(Transport):
 
     cdef int _rearm(self) except -1:
         """Ask the kernel for what is wanted now, if it does not know."""
-        cdef:
-            int mode = self._loop.poller.mode
-            uint32_t wanted
-        if self.fd < 0 or self._lost:
-            return 0
-        if mode == EDGE:
-            if self._is_unix and self._edge_interest() != self.interest:
-                self._loop.poller.modify(self, self._edge_interest())
+        cdef uint32_t wanted
+        if self._mode == EDGE or self.fd < 0 or self._lost:
             return 0
         wanted = self._plain_interest()
-        if mode == ONESHOT:
+        if self._mode == ONESHOT:
             if self._readable:
                 wanted &= EPOLLOUT      # a read is owed anyway
             elif wanted & EPOLLIN:
@@ -159,7 +151,7 @@ cdef class StreamTransport(Transport):
         self._armed = False
         if self._writable or (self._readable and self.wants_to_read()):
             return self.enqueue()
-        if self._loop.poller.mode == LEVEL:
+        if self._mode == LEVEL:
             return self._disarm_unwanted(events)
         return self._rearm()
 

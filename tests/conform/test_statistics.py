@@ -151,12 +151,13 @@ async def test_edge_mode_needs_no_epoll_ctl_while_connected(loop, kind):
         await echo(peer, protocol, transport, 20)
         counted = difference(before, loop.statistics())
         assert counted["epoll_ctl_calls"] == 0
-        assert kind == "unix" or counted["would_blocks"] == 0
+        assert counted["would_blocks"] == 0
 
 
 @only_mode("edge")
-async def test_edge_mode_needs_no_epoll_ctl_for_pause_and_resume(loop, kind):
-    async with connected(loop, kind, Recorder) as (transport, protocol, peer):
+async def test_edge_mode_needs_no_epoll_ctl_for_pause_and_resume(loop):
+    """But for Unix sockets, which are level-triggered: see transports/stream.pyx."""
+    async with connected(loop, "tcp", Recorder) as (transport, protocol, peer):
         await echo(peer, protocol, transport, 1)
         before = loop.statistics()
         for i in range(10):
