@@ -56,6 +56,33 @@ async def echo_lines(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     writer.close()
 
 
+async def echo_exactly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Sends back each KiB it reads, until the peer ends."""
+    try:
+        while True:
+            writer.write(await reader.readexactly(1024))
+    except asyncio.IncompleteReadError:
+        writer.close()
+
+
+async def echo_and_drain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Sends back what it reads and waits for room, until the peer ends."""
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+class DatagramEcho(asyncio.DatagramProtocol):
+    """Sends back each datagram."""
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.transport.sendto(data, addr)
+
+
 class SockEcho:
     """Sends back what it receives, by the loop's operations on plain sockets."""
 
@@ -87,10 +114,32 @@ class SockEcho:
         self._listening.close()
 
 
-async def _serve_sock(sock: socket.socket, context: ssl.SSLContext | None) -> SockEcho:
+class SockIntoEcho(SockEcho):
+    """The same, into a buffer of its own."""
+
+    async def _echo(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        buffer = memoryview(bytearray(65536))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection:
+            while size := await loop.sock_recv_into(connection, buffer):
+                await loop.sock_sendall(connection, buffer[:size])
+
+
+async def _serve_sock(
+    server: type[SockEcho], sock: socket.socket, context: ssl.SSLContext | None
+) -> SockEcho:
     if context is not None:
         raise ValueError("plain sockets have no TLS")
-    return SockEcho(sock)
+    return server(sock)
+
+
+async def _serve_datagrams(
+    sock: socket.socket, context: ssl.SSLContext | None
+) -> asyncio.DatagramTransport:
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(DatagramEcho, sock=sock)
+    return transport
 
 
 async def _serve_protocol(
@@ -104,16 +153,25 @@ async def _serve_protocol(
     return await loop.create_server(factory, sock=sock, backlog=BACKLOG, ssl=context)
 
 
-async def _serve_lines(sock: socket.socket, context: ssl.SSLContext | None) -> asyncio.Server:
-    return await asyncio.start_server(echo_lines, sock=sock, backlog=BACKLOG, ssl=context)
+async def _serve_streams(
+    handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    sock: socket.socket,
+    context: ssl.SSLContext | None,
+) -> asyncio.Server:
+    return await asyncio.start_server(handle, sock=sock, backlog=BACKLOG, ssl=context)
 
 
-Serve = Callable[[socket.socket, ssl.SSLContext | None], Awaitable[asyncio.Server | SockEcho]]
+Closable = asyncio.Server | SockEcho | asyncio.DatagramTransport
+Serve = Callable[[socket.socket, ssl.SSLContext | None], Awaitable[Closable]]
 
 APPS: dict[str, Serve] = {
     "echo": partial(_serve_protocol, Echo),
     "buffered-echo": partial(_serve_protocol, BufferedEcho),
-    "readline": _serve_lines,
-    "sock-echo": _serve_sock,
+    "readline": partial(_serve_streams, echo_lines),
+    "readexactly": partial(_serve_streams, echo_exactly),
+    "drain": partial(_serve_streams, echo_and_drain),
+    "sock-echo": partial(_serve_sock, SockEcho),
+    "sock-into": partial(_serve_sock, SockIntoEcho),
+    "udp-echo": _serve_datagrams,
     "idle": partial(_serve_protocol, Idle),
 }

@@ -54,6 +54,7 @@ def command(
     depth: int = 1,
     tls: bool = False,
     churns: bool = False,
+    udp: bool = False,
 ) -> list[str]:
     """The load generator's command line, without the length of the measured phase."""
     words = [executable(tls=tls), "--target", target, "--connections", connections]
@@ -68,4 +69,6 @@ def command(
         words.append("--tls")
     if churns:
         words.append("--churn")
+    if udp:
+        words.append("--udp")
     return [str(word) for word in words]

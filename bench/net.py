@@ -38,6 +38,7 @@ class Load:
     depth: int = 1
     tls: bool = False
     churns: bool = False
+    udp: bool = False
 
 
 @contextmanager
@@ -51,12 +52,14 @@ def socket_address(*, unix: bool) -> Iterator[str]:
 
 
 def server_command(
-    loop: str, app: str, address: str, settings: Settings, *, tls: bool = False
+    loop: str, app: str, address: str, settings: Settings, *, tls: bool = False, udp: bool = False
 ) -> list[str]:
     """The command line of a server process."""
     words = ["--loop", loop, "--app", app, "--address", address]
     if tls:
         words.append("--tls")
+    if udp:
+        words.append("--udp")
     if settings.congestion:
         words += ["--congestion", settings.congestion]
     if settings.server_cpu is not None:
@@ -80,7 +83,9 @@ def check_same_congestion(listening: dict[str, Any], warm: dict[str, Any]) -> No
 def measure(load: Load, loop: str, settings: Settings) -> Sample:
     """Runs one server and one load generator; see `METRICS` for what comes out."""
     with socket_address(unix=load.unix) as address:
-        server = Child(server_command(loop, load.app, address, settings, tls=load.tls))
+        server = Child(
+            server_command(loop, load.app, address, settings, tls=load.tls, udp=load.udp)
+        )
         with server:
             listening = server.answer()
             command = loadgen.command(
@@ -91,6 +96,7 @@ def measure(load: Load, loop: str, settings: Settings) -> Sample:
                 depth=load.depth,
                 tls=load.tls,
                 churns=load.churns,
+                udp=load.udp,
             )
             with Child([*command, "--seconds", str(settings.seconds)]) as client:
                 check_same_congestion(listening, client.answer())
@@ -137,6 +143,26 @@ WORKLOADS = (
         "streams-readline-1k",
         Load("readline", 50, 1024),
         "StreamReader.readline and StreamWriter.drain, 1 KiB lines, 50 connections",
+    ),
+    _workload(
+        "streams-readexactly-1k",
+        Load("readexactly", 50, 1024),
+        "StreamReader.readexactly and StreamWriter.write, 1 KiB, 50 connections",
+    ),
+    _workload(
+        "streams-drain-1k",
+        Load("drain", 50, 1024),
+        "StreamReader.read, StreamWriter.write and drain, 1 KiB, 50 connections",
+    ),
+    _workload(
+        "sock-recv-into-1k",
+        Load("sock-into", 50, 1024),
+        "sock_recv_into and sock_sendall echo, 1 KiB, 50 connections",
+    ),
+    _workload(
+        "udp-echo-256",
+        Load("udp-echo", 50, 256, udp=True),
+        "Datagram protocol echo, 256 B, 50 clients",
     ),
     _workload(
         "sock-echo-1k-c1",

@@ -73,14 +73,14 @@ def usage(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     }
 
 
-def listening_socket(address: str, congestion: str | None) -> socket.socket:
+def bound_socket(address: str, congestion: str | None, *, udp: bool) -> socket.socket:
     """A bound socket, not yet listening, for `unix:PATH` or an IPv4 host (any free port)."""
     if address.startswith("unix:"):
         sock = socket.socket(socket.AF_UNIX)
         sock.bind(address.removeprefix("unix:"))
         return sock
-    sock = socket.socket(socket.AF_INET)
-    if congestion:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if udp else socket.SOCK_STREAM)
+    if congestion and not udp:
         # Before listen(): accepted sockets inherit it. Switching a connection that began under
         # BBR leaves it paced.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
@@ -89,7 +89,7 @@ def listening_socket(address: str, congestion: str | None) -> socket.socket:
 
 
 def _congestion_of(sock: socket.socket) -> str:
-    if sock.family == socket.AF_UNIX:
+    if sock.family == socket.AF_UNIX or sock.type == socket.SOCK_DGRAM:
         return ""
     name = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
     return name.split(b"\0", 1)[0].decode()
@@ -130,10 +130,12 @@ def tls_context() -> ssl.SSLContext:
     return context
 
 
-async def serve(app: str, address: str, congestion: str | None, *, tls: bool) -> None:
+async def serve(
+    app: str, address: str, congestion: str | None, *, tls: bool, udp: bool
+) -> None:
     """Serves until the harness closes the control pipe."""
     loop = asyncio.get_running_loop()
-    sock = listening_socket(address, congestion)
+    sock = bound_socket(address, congestion, udp=udp)
     server = await APPS[app](sock, tls_context() if tls else None)
     control = Control(loop)
     control.say(
@@ -157,6 +159,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--congestion")
     parser.add_argument("--cpu", type=int)
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--udp", action="store_true")
     options = parser.parse_args(argv)
     if options.cpu is not None:
         os.sched_setaffinity(0, {options.cpu})
@@ -164,7 +167,15 @@ def main(argv: list[str] | None = None) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     settle_malloc()
     with asyncio.Runner(loop_factory=lambda: make_loop(options.loop)) as runner:
-        runner.run(serve(options.app, options.address, options.congestion, tls=options.tls))
+        runner.run(
+            serve(
+                options.app,
+                options.address,
+                options.congestion,
+                tls=options.tls,
+                udp=options.udp,
+            )
+        )
 
 
 if __name__ == "__main__":

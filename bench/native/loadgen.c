@@ -1,4 +1,4 @@
-/* Closed-loop load generator for stream echo servers, over TCP, TLS or unix sockets.
+/* Closed-loop load generator for echo servers, over TCP, TLS, unix sockets or UDP.
  *
  * One thread, one epoll set. Every connection keeps `depth` messages under way and sends the next
  * one when an answer is complete. By default the thread spins (epoll_wait with timeout 0): a client
@@ -60,6 +60,7 @@ struct options {
     bool sleeps;
     bool tls;
     bool churns;
+    bool udp;
     size_t size_bytes;
     unsigned depth;
     double warmup_s;
@@ -348,11 +349,11 @@ static int connect_unix(const char *path) {
     return fd;
 }
 
-static int connect_tcp(const char *target, const char *congestion) {
+static int connect_inet(const char *target, const char *congestion, bool udp) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     const char *colon = strrchr(target, ':');
     char host[64] = "";
-    int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int on = 1, fd = socket(AF_INET, (udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0);
     if (colon == NULL || (size_t)(colon - target) >= sizeof host)
         die("the target is neither HOST:PORT nor unix:PATH: %s", target);
     memcpy(host, target, (size_t)(colon - target));
@@ -361,8 +362,10 @@ static int connect_tcp(const char *target, const char *congestion) {
         die("not an IPv4 address: %s", host);
     if (fd < 0)
         die("socket: %s", strerror(errno));
-    set_congestion(fd, congestion);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (!udp) {
+        set_congestion(fd, congestion);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
     if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
         die("connect to %s: %s", target, strerror(errno));
     return fd;
@@ -371,7 +374,7 @@ static int connect_tcp(const char *target, const char *congestion) {
 static void connect_to_server(const struct generator *g, struct connection *c) {
     const char *target = g->options.target;
     c->fd = strncmp(target, "unix:", 5) == 0 ? connect_unix(target + 5)
-                                             : connect_tcp(target, g->options.congestion);
+                                             : connect_inet(target, g->options.congestion, g->options.udp);
     if (g->options.tls)
         start_tls(c);
 }
@@ -399,7 +402,7 @@ static void set_up(struct generator *g) {
     for (int i = 0; i < g->options.connections; i++)
         open_connection(g, &g->connections[i]);
     socklen_t room = sizeof g->congestion;
-    if (strncmp(g->options.target, "unix:", 5) != 0)
+    if (strncmp(g->options.target, "unix:", 5) != 0 && !g->options.udp)
         getsockopt(g->connections[0].fd, IPPROTO_TCP, TCP_CONGESTION, g->congestion, &room);
 }
 
@@ -504,7 +507,7 @@ static void report_done(const struct generator *g, double seconds) {
 static const char USAGE[] =
     "usage: loadgen --target HOST:PORT|unix:PATH [--connections N] [--size BYTES] [--depth N]\n"
     "               [--warmup S] [--seconds S | --requests N] [--cpu N] [--congestion NAME]\n"
-    "               [--sleep] [--tls] [--churn]";
+    "               [--sleep] [--tls] [--churn] [--udp]";
 
 static struct options parse(int argc, char **argv) {
     static const struct option known[] = {
@@ -514,6 +517,7 @@ static struct options parse(int argc, char **argv) {
         {"requests", required_argument, NULL, 'n'}, {"cpu", required_argument, NULL, 'u'},
         {"congestion", required_argument, NULL, 'g'}, {"sleep", no_argument, NULL, 'z'},
         {"tls", no_argument, NULL, 'l'},            {"churn", no_argument, NULL, 'r'},
+        {"udp", no_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
     };
     struct options o = {.connections = 1, .cpu = -1, .size_bytes = 1024, .depth = 1, .seconds = 1};
@@ -531,6 +535,7 @@ static struct options parse(int argc, char **argv) {
         case 'z': o.sleeps = true; break;
         case 'l': o.tls = true; break;
         case 'r': o.churns = true; break;
+        case 'p': o.udp = true; break;
         default: die("%s", USAGE);
         }
     }
