@@ -6,13 +6,15 @@ from eploop.handles cimport Runnable, ThreadsafeHandle
 
 cdef extern from *:
     """
+    /* An empty slot holds None, in whose place the item comes. */
     static inline void eploop_put(PyObject *list, Py_ssize_t i, PyObject *item) {
         ((PyListObject *)list)->ob_item[i] = Py_NewRef(item);
+        Py_DECREF(Py_None);
     }
-    /* The list's reference becomes the caller's, and the slot is left empty. */
+    /* The list's reference becomes the caller's. */
     static inline PyObject *eploop_take(PyObject *list, Py_ssize_t i) {
         PyObject *item = ((PyListObject *)list)->ob_item[i];
-        ((PyListObject *)list)->ob_item[i] = NULL;
+        ((PyListObject *)list)->ob_item[i] = Py_NewRef(Py_None);
         return item;
     }
     """
@@ -22,8 +24,8 @@ cdef extern from *:
 
 cdef class ReadyQueue:
     cdef:
-        # The ring. A list, so that the garbage collector sees what stands in it; the slots that
-        # hold nothing are NULL, and nobody else ever sees the list.
+        # The ring. A list, so that the garbage collector sees what stands in it; and whoever asks
+        # the collector for all objects sees the list, so the slots that hold nothing hold None.
         list _ring
         Py_ssize_t _mask         # capacity - 1; the capacity is a power of two
         Py_ssize_t _head
@@ -34,6 +36,7 @@ cdef class ReadyQueue:
     cdef bint has_posted(self) noexcept
     cdef int collect(self) except -1    # what was posted joins the ring
     cdef int close(self) except -1
+    cdef void _drop_posted(self) noexcept
     cdef int _append_posted(self, PyObject *newest) except -1
     cdef int _grow(self) except -1
 

@@ -12,14 +12,18 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
+from libc.string cimport memcpy
 
 from eploop.handles cimport Handle
 
 cdef extern from *:
     """
     #define eploop_list_items(l) (((PyListObject *)(l))->ob_item)
+    #define eploop_list_length(l, n) Py_SET_SIZE((PyListObject *)(l), (n))
     """
     PyObject **list_items "eploop_list_items"(list l)
+    # The rest of its places are spare, as those that append() keeps.
+    void set_length "eploop_list_length"(list l, Py_ssize_t n)
     void drop "Py_DECREF"(PyObject *o)
 
 cdef enum:
@@ -112,8 +116,9 @@ cdef class TimerHeap:
         self._sequence += 1
         timer._heap = self
         Py_INCREF(timer)
+        self._sift_up(self.size, key, <PyObject *>timer)
         self.size += 1
-        self._sift_up(self.size - 1, key, <PyObject *>timer)
+        set_length(self._timers, self.size)
         return 0
 
     cdef double first(self) noexcept:
@@ -130,8 +135,8 @@ cdef class TimerHeap:
             Py_ssize_t hole = timer._index
             Py_ssize_t last = self.size - 1
             PyObject *moved = timers[last]
-        timers[last] = NULL
         self.size = last
+        set_length(self._timers, last)
         if hole < last:
             # The last one fills the hole, and moves up or down from there.
             if hole > 0 and earlier(&self._keys[last], &self._keys[(hole - 1) >> 2]):
@@ -196,7 +201,6 @@ cdef class TimerHeap:
             Py_ssize_t old_capacity = self._capacity
             list timers = PyList_New(capacity)
             TimerKey *keys
-            Py_ssize_t i
         if self._capacity != old_capacity or self.size > capacity:
             # Before Python 3.12 making a list may collect garbage, and a finalizer that schedules
             # something came here first.
@@ -207,8 +211,8 @@ cdef class TimerHeap:
         self._keys = keys
         self._capacity = capacity
         # SAFETY: the references move; the old list must not drop them.
-        for i in range(self.size):
-            list_items(timers)[i] = list_items(self._timers)[i]
-            list_items(self._timers)[i] = NULL
+        memcpy(list_items(timers), list_items(self._timers), self.size * sizeof(PyObject *))
+        set_length(timers, self.size)
+        set_length(self._timers, 0)
         self._timers = timers
         return 0

@@ -2,11 +2,14 @@
 import asyncio
 import contextvars
 import functools
+import gc
 import os
 import random
 import signal
 import threading
 import time
+import warnings
+import weakref
 
 import pytest
 from support.loops import differs_from_asyncio, without_debug
@@ -432,3 +435,36 @@ async def test_shutdown_of_the_executor_gives_up_in_time(loop):
     finally:
         release.set()
     assert await soon(job)
+
+
+def test_forgotten_loop_with_a_posted_callback_is_freed(loop_spec):
+    class Thing:
+        def method(self):
+            pass
+
+    loop, thing = loop_spec.make(), Thing()
+    loop.call_soon_threadsafe(thing.method)
+    loop.call_soon_threadsafe(print, loop)
+    known = weakref.ref(thing)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)    # that it was not closed
+        del loop, thing
+        gc.collect()
+    assert known() is None
+
+
+async def test_whoever_walks_through_all_objects_finds_only_objects(loop):
+    """As debuggers and memory profilers do: an empty place in a list would end the process."""
+    timers = [loop.call_later(60 + i, print) for i in range(200)]
+    for timer in timers[::3]:
+        timer.cancel()
+    for _ in range(100):
+        loop.call_soon(int)
+        loop.call_soon_threadsafe(int)
+    for found in gc.get_objects():
+        if type(found) is list:
+            for item in found:
+                type(item)
+    for timer in timers:
+        timer.cancel()
+    await asyncio.sleep(0)
