@@ -348,7 +348,7 @@ cdef class TLSConnection(Runnable):
 
     cdef int _call_eof_received(self) except -1:
         cdef object keep_open
-        if self._told_end or not self._made or self._closing:
+        if self._told_end or not self._made or self._protocol is None:
             return 0
         self._told_end = True
         try:
@@ -411,6 +411,7 @@ cdef class TLSConnection(Runnable):
     cdef int _shut(self) except -1:
         """Both ends said so, or the peer is gone."""
         self._cancel_timer()
+        self._call_eof_received()    # also after close(), as in asyncio
         self._loop.call_soon(self._below.close)
         return 0
 

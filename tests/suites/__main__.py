@@ -11,6 +11,7 @@ that fails is run once more by itself. What fails for a good reason is named in 
 The exit status is 1 if a test fails that is not named there, or one passes that is.
 """
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -46,6 +47,9 @@ def parsed(arguments):
 
 def main(arguments=None):
     options, suites = parsed(arguments)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell leaves it to what it starts in the background, and the suites would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     complaints = []
     for name, suite in suites.items():
         place = fetching.fetch(options.cache, name, suite)
